@@ -56,10 +56,12 @@ class Sym:
 
 @dataclass(frozen=True, slots=True)
 class Mem:
-    """``[base + offset]``."""
+    """``[base + offset]``, or ``[tensor_map, {x, y}]``."""
 
     base: Reg | Imm | Sym
     offset: int = 0
+    coordinates: Vec | None = None
+    """The coordinates of a tensor access; None for every plain address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ class Module:
     target: str
     functions: dict[str, Function]
     declarations: dict[str, Function]
-    """``.extern .func`` prototypes and forward declarations, without a body (``vprintf``, ``__assertfail``, ``malloc``)."""
+    """``.extern .func`` prototypes and forward declarations, without a body (``vprintf``, ``__assertfail``)."""
     variables: dict[str, Variable]
     text: str
     """The PTX text itself."""
