@@ -1,0 +1,157 @@
+"""``kernelwright check``: one candidate against one problem."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kernelwright import settings
+from kernelwright.cli.output import console, write_json
+from kernelwright.cli.talk import Progress
+from kernelwright.errors import MissingFile, UsageError
+
+
+class Number(click.ParamType[Any]):
+    """A setting's value on the command line, read as the setting reads it."""
+
+    def __init__(self, setting: str, name: str) -> None:
+        self.setting = settings.TABLE[setting]
+        self.name = name
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """The value, or click's usage error with the setting's own words."""
+        try:
+            return self.setting.read(value) if isinstance(value, str) else value
+        except ValueError as error:
+            words = str(error)
+            self.fail(words if words.startswith("expected") else f"expected {self.setting.kind}", parameter, context)
+
+
+@click.command()
+@click.argument("problem", type=click.Path(path_type=Path))
+@click.argument("candidate", type=click.Path(path_type=Path))
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a module-level constant of the problem, such as a size. May be given again.",
+)
+@click.option(
+    "--as",
+    "presents_as",
+    metavar="GPU",
+    help="The data sheet that the emulated device presents; 'kernelwright specs' lists them.  [default: h200]",
+)
+@click.option(
+    "--device",
+    type=click.Choice(settings.DEVICES),
+    help="What the candidate runs on; auto takes a GPU where there is one.  [default: auto]",
+)
+@click.option("--trials", type=Number("TRIALS", "N"), help="Fresh inputs to compare on.  [default: 3]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first trial's inputs.")
+@click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance.  [default: by dtype]")
+@click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance.  [default: by dtype]")
+@click.option(
+    "--timeout", "timeout_s", type=Number("TIMEOUT", "SECONDS"), help="Longest the check may take.  [default: 300]"
+)
+@click.option(
+    "--memory",
+    "memory_bytes",
+    type=Number("MEMORY", "SIZE"),
+    help="Most memory that the candidate may take, such as 16G.  [default: three quarters of what is free]",
+)
+@click.option(
+    "--no-confirm", is_flag=True, help="Trust the fast headers; do not compile against the real torch headers."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON (schema kernelwright.verdict/1).")
+def check(
+    problem: Path,
+    candidate: Path,
+    sets: tuple[str, ...],
+    presents_as: str | None,
+    device: str | None,
+    trials: int | None,
+    seed: int,
+    atol: float | None,
+    rtol: float | None,
+    timeout_s: float | None,
+    memory_bytes: int | None,
+    no_confirm: bool,
+    as_json: bool,
+) -> int:
+    """Does CANDIDATE build, and compute what PROBLEM computes? If not: why, at which line, and what to do.
+
+    PROBLEM holds Model, get_inputs() and get_init_inputs(); CANDIDATE holds ModelNew (the KernelBench layout).
+    Without a GPU the candidate's CUDA runs on the emulated device. Exit status 0: correct; 1: not.
+    """
+    for role, path in (("problem", problem), ("candidate", candidate)):
+        if not path.is_file():
+            raise MissingFile(role=role, path=path)
+    options = check_options(
+        sets=read_sets(sets),
+        presents_as=presents_as,
+        device=device,
+        trials=trials,
+        seed=seed,
+        atol=atol,
+        rtol=rtol,
+        timeout_s=timeout_s,
+        memory_bytes=memory_bytes,
+        confirm=False if no_confirm else None,
+    )
+    from kernelwright import check as core
+
+    with Progress() as progress:
+        verdict = core.check(problem, candidate, options=options, progress=progress)
+    if as_json:
+        write_json(verdict)
+    else:
+        from kernelwright.report import render
+
+        render(verdict, console())
+    return core.exit_status(verdict)
+
+
+def check_options(
+    *,
+    sets: dict[str, str],
+    presents_as: str | None = None,
+    device: str | None = None,
+    trials: int | None = None,
+    seed: int = 0,
+    atol: float | None = None,
+    rtol: float | None = None,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
+    confirm: bool | None = None,
+) -> Any:
+    """``CheckOptions`` from flags; what no flag gave comes from the settings."""
+    from kernelwright.check import CheckOptions
+    from kernelwright.device.specs import spec
+
+    return CheckOptions(
+        sets=sets,
+        device=settings.get("DEVICE", flag=device),
+        presents_as=spec(settings.get("AS", flag=presents_as)).key,
+        trials=settings.get("TRIALS", flag=trials),
+        seed=seed,
+        atol=atol,
+        rtol=rtol,
+        timeout_s=settings.get("TIMEOUT", flag=timeout_s),
+        memory_bytes=settings.get("MEMORY", flag=memory_bytes),
+        confirm=settings.get("CONFIRM", flag=confirm),
+    )
+
+
+def read_sets(pairs: tuple[str, ...]) -> dict[str, str]:
+    """``{"M": "64"}`` from ``("M=64",)``. Raises ``UsageError``."""
+    sets: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip().isidentifier() or not value.strip():
+            raise UsageError(f"--set {pair} is not NAME=VALUE", hint="for example --set M=64")
+        sets[name.strip()] = value.strip()
+    return sets

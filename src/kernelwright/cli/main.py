@@ -1,0 +1,84 @@
+"""The commands' group, and what becomes of every way a command can end.
+
+Why: click's own usage errors, our errors and exceptions nobody foresaw must all end in one of the four documented exit
+statuses, with the advice on a line of its own. The rule: a traceback is shown under ``KERNELWRIGHT_DEBUG`` only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from kernelwright import __version__, settings
+from kernelwright.cli.check import check
+from kernelwright.cli.demo import demo
+from kernelwright.cli.doctor import doctor
+from kernelwright.cli.specs import specs
+from kernelwright.cli.talk import say_error
+from kernelwright.errors import EXIT_FAULT, EXIT_USAGE, EXIT_YES, KernelwrightError
+
+EXIT_INTERRUPTED = 130
+"""As shells count it: 128 and SIGINT."""
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 yes, 1 no, 2 usage or configuration, 3 our failure or the machine's.",
+)
+@click.version_option(__version__, "--version", prog_name="kernelwright", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Check a CUDA candidate against a PyTorch problem, with or without a GPU, and explain what fails."""
+    settings.check_names()
+
+
+for _command in (check, specs, doctor, demo):
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line (``sys.argv`` by default) and return its exit status."""
+    try:
+        status = cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else EXIT_YES
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else error.format_message(), err=True)
+        return EXIT_USAGE
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        say_error(error.format_message(), hint=f"try '{context.command_path} --help'" if context else "")
+        return EXIT_USAGE
+    except (click.Abort, KeyboardInterrupt):
+        say_error("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away; a second failure at interpreter exit would only add noise.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAULT
+    except KernelwrightError as error:
+        say_error(str(error), hint=error.hint)
+        _trace()
+        return error.exit_status
+    except Exception as error:
+        text = str(error).strip() or "no message"
+        say_error(
+            f"this is our fault, not the candidate's: {type(error).__name__}: {text}",
+            hint="KERNELWRIGHT_DEBUG=1 shows the traceback, which a report should hold",
+        )
+        _trace()
+        return EXIT_FAULT
+
+
+def _trace() -> None:
+    try:
+        wanted = settings.debug()
+    except KernelwrightError:
+        wanted = 0
+    if wanted >= settings.DEBUG_COMMANDS:
+        traceback.print_exc()

@@ -1,0 +1,153 @@
+"""A verdict on one screen: the word, the cause at its line, and the facts it rests on.
+
+Why: whoever reads it wants, in this order, the answer, the line to change, what to do, and then everything that was
+seen. The rule: each part is one function, they are called in the order in which they stand on the screen, and a part
+that has nothing to say prints nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from kernelwright.records import BuildRecord, StageStatus, Verdict
+from kernelwright.report import wording
+from kernelwright.report.cause import also_seen, cause_block
+from kernelwright.report.numbers import numerics_lines
+from kernelwright.report.page import STYLES, labelled
+
+MOST_LAUNCHES = 4
+MOST_KERNELS = 6
+MOST_FINDINGS = 3
+MOST_PRINTED_LINES = 5
+
+
+def render(verdict: Verdict, console: Console) -> None:
+    """Print ``verdict`` on ``console``, in its width."""
+    _headline(verdict, console)
+    if verdict.causes:
+        console.print()
+        cause_block(verdict.causes[0], verdict, console)
+        also_seen(verdict.causes[1:], console)
+    console.print()
+    labelled(console, "stages", _stages(verdict))
+    labelled(console, "numerics", numerics_lines(verdict.numerics))
+    labelled(console, "build", [line for record in verdict.build for line in _build(record)])
+    labelled(console, "launches", _launches(verdict))
+    labelled(console, "findings", _findings(verdict))
+    labelled(console, "fidelity", verdict.device.fidelity if verdict.device else ())
+    labelled(console, "printed", _printed(verdict))
+    labelled(console, "not checked", not_checked(verdict))
+
+
+def _headline(verdict: Verdict, console: Console) -> None:
+    line = Text()
+    line.append(verdict.verdict.value.upper(), style=STYLES[verdict.verdict.value])
+    line.append(f"  {verdict.candidate}", style="bold")
+    line.append(f" against {verdict.problem}")
+    console.print(line)
+    if verdict.device is None:
+        console.print(Text(f"{wording.seconds(verdict.seconds)}", style="dim"))
+        return
+    device = verdict.device
+    where = f"the emulated device as {device.name}" if device.kind == "emulated" else device.name
+    capability = f"compute capability {device.compute_capability}"
+    console.print(Text(f"on {where}, {capability}, {wording.seconds(verdict.seconds)}", style="dim"))
+
+
+_STAGE_WORDS = {StageStatus.PASSED: "passed", StageStatus.FAILED: "FAILED", StageStatus.NOT_RUN: "not run"}
+
+
+def _stages(verdict: Verdict) -> Iterator[str]:
+    parts = []
+    for result in verdict.stages:
+        took = f" {wording.seconds(result.seconds)}" if result.status is not StageStatus.NOT_RUN else ""
+        parts.append(f"{result.stage.value} {_STAGE_WORDS[result.status]}{took}")
+    if parts:
+        yield ", ".join(parts)
+    for result in verdict.stages:
+        if result.note and result.status is StageStatus.FAILED:
+            yield f"{result.stage.value}: {result.note}"
+
+
+def _build(record: BuildRecord) -> Iterator[str]:
+    headers = {"fast": "fast headers", "full": "real torch headers", "torch": "PyTorch's own build"}
+    parts = [f"{record.name}: {headers.get(record.tier, record.tier)}", record.arch]
+    parts.append("from the cache" if record.cached else wording.seconds(record.seconds))
+    if not record.ok:
+        parts.append("FAILED")
+    elif record.tier == "fast":
+        parts.append(
+            {True: "confirmed with the real headers", False: "REFUSED by the real headers", None: "not confirmed"}[
+                record.confirmed
+            ]
+            + (f" ({record.confirm_note})" if record.confirm_note else "")
+        )
+    yield ", ".join(parts)
+    if record.fell_through:
+        yield f"fast headers did not do: {record.fell_through}"
+    for kernel in record.kernels[:MOST_KERNELS]:
+        spills = kernel.spill_store_bytes + kernel.spill_load_bytes
+        spilled = (
+            f"spills {wording.bytes_of(kernel.spill_store_bytes)} out, {wording.bytes_of(kernel.spill_load_bytes)} in"
+            if spills
+            else "no spills"
+        )
+        stack = f", {wording.bytes_of(kernel.stack_bytes)} stack" if kernel.stack_bytes else ""
+        yield (
+            f"{kernel.name}: {wording.many(kernel.registers, 'register')}, "
+            f"{wording.bytes_of(kernel.static_shared_bytes)} shared, {spilled}{stack}"
+        )
+    if len(record.kernels) > MOST_KERNELS:
+        yield f"and {wording.many(len(record.kernels) - MOST_KERNELS, 'more kernel')}"
+
+
+def _launches(verdict: Verdict) -> Iterator[str]:
+    # Refused launches first: they are what a reader looks for.
+    ordered = sorted(verdict.launches, key=lambda fact: fact.error == 0)
+    for fact in ordered[:MOST_LAUNCHES]:
+        times = f", {wording.many(fact.count, 'time')}" if fact.count > 1 else ""
+        work = (
+            f", {wording.scaled(fact.thread_instructions)} thread instructions"
+            if fact.thread_instructions is not None
+            else ""
+        )
+        refused = f", {fact.error_name or f'error {fact.error}'}: {fact.message}" if fact.error else ""
+        yield wording.launch(fact) + times + work + refused.rstrip(": ")
+    if len(ordered) > MOST_LAUNCHES:
+        yield f"and {wording.many(len(ordered) - MOST_LAUNCHES, 'more launch', 'more launches')}"
+
+
+def _findings(verdict: Verdict) -> Iterator[str]:
+    for finding in verdict.findings[:MOST_FINDINGS]:
+        line = finding.frames[-1] if finding.frames else None
+        place = f"{line.file}:{line.line}" if line else "a line that is not known"
+        yield (
+            f"{finding.cause} in {finding.kernel} at {place}, "
+            f"first in thread {finding.thread} of block {finding.block}, "
+            f"{wording.many(finding.count, 'time')}"
+        )
+    if len(verdict.findings) > MOST_FINDINGS:
+        yield f"and {wording.many(len(verdict.findings) - MOST_FINDINGS, 'more finding')}"
+
+
+def _printed(verdict: Verdict) -> Iterator[str]:
+    for stream, text in (("stdout", verdict.candidate_stdout), ("stderr", verdict.candidate_stderr)):
+        lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+        for line in lines[-MOST_PRINTED_LINES:]:
+            yield f"{stream}: {line}"
+
+
+def not_checked(verdict: Verdict) -> list[str]:
+    """What the verdict says nothing about, and why: never left to be guessed."""
+    lines = list(verdict.notes)
+    emulated = verdict.device is not None and verdict.device.kind == "emulated"
+    if verdict.timing is None and not any(note.lower().startswith("timing") for note in lines):
+        lines.append("timing (the emulated device has none)" if emulated else "timing")
+    if verdict.numerics is None and not any("numeric" in note.lower() for note in lines):
+        lines.append("numerics (there is no output to compare)")
+    elif verdict.numerics is not None and verdict.numerics.discriminating is None:
+        lines.append("whether the tolerance can tell right from wrong")
+    return lines
