@@ -39,7 +39,10 @@ typedef struct kw_device { int32_t type, index; } kw_device;
 /* ---- the last error of this thread ------------------------------------------------------------------------------- */
 KW_API const char *kw_error_message(void);      /* NULL: the last call succeeded. Without backtrace. */
 KW_API const char *kw_error_kind(void);         /* Python's class: "RuntimeError", "IndexError", "ValueError",
-                                                   "TypeError", "NotImplementedError", "OutOfMemoryError" */
+                                                   "TypeError", "NotImplementedError", "OutOfMemoryError",
+                                                   "AcceleratorError" */
+/* What C10_CUDA_CHECK does with a cudaError_t: 0, or 1 with torch's "CUDA error: …" message as an AcceleratorError. */
+KW_API int kw_cuda_check(int code);
 
 /* ---- references --------------------------------------------------------------------------------------------------- */
 KW_API kw_tensor kw_tensor_new_ref(kw_tensor);  /* NULL gives NULL */
@@ -97,6 +100,9 @@ KW_API kw_tensor kw_tensor_from_blob(void *data, const int64_t *sizes, const int
                                      kw_device, void (*deleter)(void *), void *context);
 /* torch::tensor({...}): copies `count` elements of `dtype` from host memory. */
 KW_API kw_tensor kw_tensor_from_host(const void *data, int64_t count, int dtype, kw_device);
+
+/* A cuda:0 tensor over a CPU tensor's memory, without a copy; keeps that memory alive. */
+KW_API kw_tensor kw_tensor_device_twin(kw_tensor host);
 
 /* ---- any operator, through the boxed dispatcher --------------------------------------------------------------------- */
 enum kw_tag { KW_NONE = 0, KW_TENSOR = 1, KW_INT = 2, KW_DOUBLE = 3, KW_BOOLEAN = 4, KW_STRING = 5, KW_INTLIST = 6,
