@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from kernelwright.explain import UNEXPLAINED
 from kernelwright.records import Cause, Verdict
 from kernelwright.report.page import paragraph, source
 
@@ -21,8 +22,10 @@ MOST_OTHERS = 4
 
 def cause_block(cause: Cause, verdict: Verdict, console: Console) -> None:
     """The first cause, in full."""
+    known = cause.id != UNEXPLAINED
     title = Text(cause.id, style="bold")
-    title.append(f"  {cause.confidence.value}, seen in {cause.stage.value}", style="dim")
+    how = cause.confidence.value if known else "no cause is known; this is what was seen"
+    title.append(f"  {how}, in {cause.stage.value}", style="dim")
     console.print(title)
     if cause.line:
         console.print(Text(f"{cause.file}:{cause.line}", style="underline"))

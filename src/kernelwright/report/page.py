@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-LABEL_COLUMNS = 11
+LABEL_COLUMNS = 13
 
 STYLES = {
     "correct": "bold green",
@@ -27,27 +25,23 @@ STYLES = {
 
 def paragraph(console: Console, text: str | Text, *, indent: int = 0, bullet: str = "") -> None:
     """Wrapped text, ``indent`` columns in; ``bullet`` hangs to its left."""
-    if not bullet:
-        console.print(Padding(text, (0, 0, 0, indent)))
-        return
-    grid = Table.grid(padding=0)
-    grid.add_column(width=indent + len(bullet) + 1, no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_row(Text(" " * indent + bullet), text)
-    console.print(grid)
+    hang(console, Text(" " * indent + (bullet + " " if bullet else "")), text)
 
 
 def labelled(console: Console, label: str, lines: Iterable[str | Text]) -> None:
     """``label`` in its column, and ``lines`` wrapped beside it, one paragraph each. Prints nothing without lines."""
-    body = list(lines)
-    if not body:
-        return
-    grid = Table.grid(padding=0)
-    grid.add_column(width=LABEL_COLUMNS, no_wrap=True, style="bold")
-    grid.add_column(overflow="fold")
-    for number, line in enumerate(body):
-        grid.add_row(label if number == 0 else "", line)
-    console.print(grid)
+    for number, line in enumerate(lines):
+        hang(console, Text((label if number == 0 else "").ljust(LABEL_COLUMNS), style="bold"), line)
+
+
+def hang(console: Console, lead: Text, text: str | Text) -> None:
+    """``text`` wrapped to the right of ``lead``, without trailing blanks."""
+    body = Text(text) if isinstance(text, str) else text
+    width = max(20, console.width - lead.cell_len)
+    blank = Text(" " * lead.cell_len)
+    for number, line in enumerate(body.wrap(console, width)):
+        line.rstrip()
+        console.print(Text.assemble(lead if number == 0 else blank, line), no_wrap=True, overflow="ignore", crop=False)
 
 
 def source(console: Console, lines: Iterable[tuple[int, str]], *, marked: int, indent: int = 2) -> None:

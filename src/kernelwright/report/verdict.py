@@ -16,7 +16,7 @@ from kernelwright.records import BuildRecord, StageStatus, Verdict
 from kernelwright.report import wording
 from kernelwright.report.cause import also_seen, cause_block
 from kernelwright.report.numbers import numerics_lines
-from kernelwright.report.page import STYLES, labelled
+from kernelwright.report.page import STYLES, hang, labelled
 
 MOST_LAUNCHES = 4
 MOST_KERNELS = 6
@@ -43,18 +43,15 @@ def render(verdict: Verdict, console: Console) -> None:
 
 
 def _headline(verdict: Verdict, console: Console) -> None:
-    line = Text()
-    line.append(verdict.verdict.value.upper(), style=STYLES[verdict.verdict.value])
-    line.append(f"  {verdict.candidate}", style="bold")
-    line.append(f" against {verdict.problem}")
-    console.print(line)
-    if verdict.device is None:
-        console.print(Text(f"{wording.seconds(verdict.seconds)}", style="dim"))
-        return
-    device = verdict.device
-    where = f"the emulated device as {device.name}" if device.kind == "emulated" else device.name
-    capability = f"compute capability {device.compute_capability}"
-    console.print(Text(f"on {where}, {capability}, {wording.seconds(verdict.seconds)}", style="dim"))
+    word = Text(verdict.verdict.value.upper(), style=STYLES[verdict.verdict.value])
+    hang(console, Text.assemble(word, "  "), Text(verdict.candidate, style="bold"))
+    where = ""
+    if verdict.device is not None:
+        device = verdict.device
+        name = f"the emulated device as {device.name}" if device.kind == "emulated" else device.name
+        where = f" on {name}, compute capability {device.compute_capability}"
+    lead = Text(" " * (word.cell_len + 2))
+    hang(console, lead, Text(f"against {verdict.problem}{where}; {wording.seconds(verdict.seconds)}", style="dim"))
 
 
 _STAGE_WORDS = {StageStatus.PASSED: "passed", StageStatus.FAILED: "FAILED", StageStatus.NOT_RUN: "not run"}
@@ -121,7 +118,10 @@ def _launches(verdict: Verdict) -> Iterator[str]:
 
 
 def _findings(verdict: Verdict) -> Iterator[str]:
-    for finding in verdict.findings[:MOST_FINDINGS]:
+    told = {cause.id for cause in verdict.causes}
+    # The causes have told of the others, each at its line.
+    others = [finding for finding in verdict.findings if finding.cause not in told]
+    for finding in others[:MOST_FINDINGS]:
         line = finding.frames[-1] if finding.frames else None
         place = f"{line.file}:{line.line}" if line else "a line that is not known"
         yield (
@@ -129,8 +129,8 @@ def _findings(verdict: Verdict) -> Iterator[str]:
             f"first in thread {finding.thread} of block {finding.block}, "
             f"{wording.many(finding.count, 'time')}"
         )
-    if len(verdict.findings) > MOST_FINDINGS:
-        yield f"and {wording.many(len(verdict.findings) - MOST_FINDINGS, 'more finding')}"
+    if len(others) > MOST_FINDINGS:
+        yield f"and {wording.many(len(others) - MOST_FINDINGS, 'more finding')}"
 
 
 def _printed(verdict: Verdict) -> Iterator[str]:

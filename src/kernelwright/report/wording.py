@@ -52,7 +52,8 @@ def launch(fact: LaunchFact) -> str:
     """``kernel<<<(64,1,1), (256,1,1)>>>``, with the dynamic shared memory where there is any."""
     grid, block = (f"({','.join(str(n) for n in sizes)})" for sizes in (fact.grid, fact.block))
     dynamic = f", {fact.dynamic_shared_bytes} B" if fact.dynamic_shared_bytes else ""
-    return f"{fact.kernel}<<<{grid}, {block}{dynamic}>>>"
+    name = fact.kernel.removeprefix("void ").split("(", 1)[0].strip() or fact.kernel
+    return f"{name}<<<{grid}, {block}{dynamic}>>>"
 
 
 def scaled(value: float) -> str:

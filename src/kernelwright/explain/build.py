@@ -1,0 +1,47 @@
+"""Causes of the family ``build``: the sources do not become a loadable module.
+
+Needs: a failed build's record, which the build room reads itself (its diagnostics know the compilers' wordings), or an
+attribute that a module built in this run does not have. The rule: only a module that this run built is talked about.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+
+from kernelwright.explain.case import Case
+from kernelwright.records import Cause, ExceptionFact, Stage
+
+_NO_ATTRIBUTE = re.compile(r"(?:module )?'([^']+)'(?: object)? has no attribute '([^']+)'")
+
+
+def causes(case: Case) -> Iterator[Cause]:
+    """Causes of this family that the evidence shows."""
+    from kernelwright.build.diagnostics import causes_of
+
+    for record in case.evidence.builds:
+        if not record.ok or record.confirmed is False:
+            yield from causes_of(record, case.evidence.candidate_text)
+    exception = case.evidence.exception
+    if exception is not None and exception.type == "AttributeError":
+        yield from not_exported(case, exception)
+
+
+def not_exported(case: Case, exception: ExceptionFact) -> Iterator[Cause]:
+    """The Python side names something that a module built in this run does not bind."""
+    missing = _NO_ATTRIBUTE.search(exception.message)
+    if missing is None or missing[1] not in {record.name for record in case.evidence.builds}:
+        return
+    module, name = missing.groups()
+    bound = case.tree.bound
+    near = difflib.get_close_matches(name, bound, n=1, cutoff=0.3)
+    yield case.cause(
+        "build.not-exported",
+        Stage.RUN,
+        f"The module {module} binds no {name}"
+        + (f"; it binds {', '.join(bound)}." if bound else ": only what functions=[…] or m.def(…) names becomes one."),
+        line=exception.frames[-1].line if exception.frames else 0,
+        evidence=[f"{exception.type}: {exception.message}"],
+        fix=f"Call {near[0]}, or add {name} to functions=[…]." if near else f"Add {name} to functions=[…].",
+    )

@@ -1,0 +1,81 @@
+"""Causes of the family ``semantic``: it computes something else than the reference does.
+
+Needs: a difference in structure (``OutputFact``), an input or parameter that changed (``Numerics.mutated``), or weights
+that neither an equal construction nor loading by name makes equal (``Numerics.weights``). The rule: a line is named
+only where the text has exactly one place for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernelwright.explain.case import Case
+from kernelwright.explain.cpp import returned_allocation, stores
+from kernelwright.records import Cause, OutputFact, Stage
+
+_FIX = {
+    "semantic.shape": "Return the shape that the reference returns, kept dimensions included.",
+    "semantic.dtype": "Return the dtype and device that the reference returns.",
+}
+
+
+def causes(case: Case) -> Iterator[Cause]:
+    """Causes of this family that the evidence shows."""
+    for fact in case.evidence.outputs:
+        yield structure(case, fact)
+    numerics = case.evidence.numerics
+    if numerics is None:
+        return
+    if numerics.mutated:
+        yield mutates_input(case, numerics.mutated)
+    if numerics.weights == "differ":
+        yield weights(case)
+
+
+def structure(case: Case, fact: OutputFact) -> Cause:
+    """Shape, dtype, device or nesting of an output differs; the line is where that output is made."""
+    bound = [function for name in case.tree.bound for function in case.sources.named(name)]
+    made = {a.line for function in bound if (a := returned_allocation(function)) is not None}
+    return case.cause(
+        fact.cause,
+        Stage.JUDGE,
+        f"{fact.output}: {fact.message}." if fact.output not in fact.message else f"{fact.message}.",
+        line=made.pop() if len(made) == 1 else 0,
+        fix=_FIX.get(fact.cause, ""),
+    )
+
+
+def mutates_input(case: Case, changed: tuple[str, ...]) -> Cause:
+    """The candidate changed what it was given; the line is the one store that can have done it."""
+    ran = {fact.kernel for fact in case.evidence.launches if fact.error == 0}
+    kernels = [kernel for name in sorted(ran) if (kernel := case.sources.kernel(name)) is not None]
+    lines = {line for kernel in kernels for _, line in stores(kernel)} | set(case.tree.in_place)
+    return case.cause(
+        "semantic.mutates-input",
+        Stage.JUDGE,
+        f"The candidate changes {', '.join(changed)}: a second call, or whoever uses it next, sees other values.",
+        line=lines.pop() if len(lines) == 1 else 0,
+        evidence=[f"{name} differs after the forward pass from what it was before" for name in changed],
+        fix="Write the result into a tensor of its own.",
+    )
+
+
+def weights(case: Case) -> Cause:
+    """Parameters differ: the first one that the candidate creates in another place or under another name."""
+    theirs = [name for name, _ in case.problem_tree.members("Model")]
+    ours = case.tree.members("ModelNew")
+    line, evidence = 0, ["neither an equal seed nor loading the reference's state by name makes the parameters equal"]
+    for position, (name, at) in enumerate(ours):
+        if theirs and (position >= len(theirs) or theirs[position] != name):
+            line = at
+            expected = theirs[position] if position < len(theirs) else "nothing more"
+            evidence.append(f"the reference creates {', '.join(theirs)}; here comes {name} instead of {expected}")
+            break
+    return case.cause(
+        "semantic.weights",
+        Stage.JUDGE,
+        "The candidate's parameters are not the reference's, so the two compute with different numbers.",
+        line=line,
+        evidence=evidence,
+        fix="Create the same layers, in the same order, under the same names as the reference.",
+    )

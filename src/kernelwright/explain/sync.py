@@ -1,0 +1,73 @@
+"""Causes of the families ``sync`` and ``warp``: threads do not wait for one another, or a warp is taken for a block.
+
+Needs: the emulated device's findings. The rule: the finding's own line in the candidate, except that a barrier which
+some threads never reach is explained by the early return that takes them away, where there is exactly one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kernelwright.explain import access
+from kernelwright.explain.case import Case
+from kernelwright.records import Cause, Finding, Stage
+
+_MEANS = {
+    "sync.shared-race": "another thread of the block touches the same word of shared memory with no barrier between",
+    "sync.global-race": "another thread touches the same word and nothing orders the two",
+    "sync.divergent-barrier": "other threads of the block wait at a barrier that this one never reaches",
+    "sync.deadlock": "it waits for what cannot happen",
+    "warp.block-broadcast": "a shuffle reaches the 32 lanes of its own warp only",
+    "warp.partial-result": "the value that it uses is defined in the named lanes only",
+    "warp.mask": "the lanes that take part are not the lanes that the mask names",
+}
+
+_FIX = {
+    "sync.shared-race": "Put __syncthreads() between the two accesses.",
+    "sync.global-race": "Give each element one writer, use an atomic, or split the kernel where blocks must wait.",
+    "sync.divergent-barrier": "Let every thread of the block reach the barrier: replace the early return by a test "
+    "around the work.",
+    "sync.deadlock": "Wait only for threads that are certain to run.",
+    "warp.block-broadcast": "Pass the value through shared memory, with a barrier, to reach the whole block.",
+    "warp.partial-result": "Broadcast the result to every lane that uses it.",
+    "warp.mask": "Name exactly the lanes that reach the call.",
+}
+
+
+def causes(case: Case) -> Iterator[Cause]:
+    """Causes of these families that the evidence shows."""
+    for finding in case.evidence.findings:
+        if finding.cause in _MEANS:
+            yield seen(case, finding)
+
+
+def seen(case: Case, finding: Finding) -> Cause:
+    """What the device saw, at its line."""
+    frame = case.own_frame(finding.frames)
+    line = frame.line if frame else 0
+    evidence = access.facts(finding)
+    if finding.cause == "sync.divergent-barrier":
+        left = _early_return(case, line)
+        if left:
+            evidence.append(f"the barrier is at line {line}: {case.text(line)}")
+            line = left
+    at = f" {access.does(finding)} {access.where(finding)}" if finding.bytes else ""
+    return case.cause(
+        finding.cause,
+        Stage.RUN,
+        f"{access.who(finding)}{at}: {_MEANS[finding.cause]}.",
+        line=line,
+        evidence=evidence,
+        fix=_FIX[finding.cause],
+    )
+
+
+def _early_return(case: Case, barrier_line: int) -> int:
+    """The only line with a ``return`` before the barrier in its function; 0 if there is not exactly one."""
+    function = case.sources.at(barrier_line)
+    if function is None:
+        return 0
+    lines = {function.line_at(match.start()) for match in re.finditer(r"\breturn\b", function.body)}
+    before = {line for line in lines if line < barrier_line}
+    return before.pop() if len(before) == 1 else 0
