@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelwright import __version__, settings
+from kernelwright.errors import KernelwrightError
 
 NEEDED = "needed"
 """Without it nothing is checked, neither emulated nor on a GPU."""
@@ -90,47 +91,23 @@ def gpus() -> tuple[Gpu, ...]:
     return tuple(found)
 
 
-def nvcc_places() -> list[tuple[str, Path]]:
-    """Where an nvcc may be, in the order in which they are tried: (why, path). The paths need not exist."""
-    places: list[tuple[str, Path]] = []
-    chosen: Path | None = settings.get("NVCC")
-    if chosen is not None:
-        return [("KERNELWRIGHT_NVCC", chosen)]
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if os.environ.get(variable):
-            places.append((variable, Path(os.environ[variable]) / "bin" / "nvcc"))
-    on_path = shutil.which("nvcc")
-    if on_path:
-        places.append(("PATH", Path(on_path)))
-    for folder in sys.path:
-        for inside in ("nvidia/cu13/bin/nvcc", "nvidia/cuda_nvcc/bin/nvcc"):
-            if folder and (Path(folder) / inside).is_file():
-                places.append(("Python wheels", Path(folder) / inside))
-    places.append(("usual place", Path("/usr/local/cuda/bin/nvcc")))
-    return places
-
-
 def _nvcc() -> Item:
-    get = "pip install 'kernelwright[nvcc]', or install the CUDA toolkit 12 or 13 and put its bin folder on PATH"
-    for why, path in nvcc_places():
-        if path.is_file() and os.access(path, os.X_OK):
-            release = re.search(r"release ([\d.]+)", _output([str(path), "--version"]))
-            if release:
-                return Item("nvcc", NEEDED, True, f"{release[1]} at {path} ({why})")
-            return Item("nvcc", NEEDED, False, f"{path} ({why}) does not run", get)
-    return Item("nvcc", NEEDED, False, "not found", get)
+    from kernelwright.build import toolchain
+
+    try:
+        found = toolchain.find()
+    except KernelwrightError as error:
+        return Item("nvcc", NEEDED, False, str(error), error.hint)
+    return Item("nvcc", NEEDED, True, f"{found.version} at {found.nvcc}")
 
 
 def _ptxas() -> Item:
-    for _, path in nvcc_places():
-        for ptxas in (path.parent / "ptxas", path.resolve().parent / "ptxas"):
-            if ptxas.is_file():
-                release = re.search(r"release ([\d.]+)", _output([str(ptxas), "--version"]))
-                return Item("ptxas", OPTIONAL, True, f"{release[1] if release else 'unknown version'} at {ptxas}")
-    on_path = shutil.which("ptxas")
-    if on_path:
-        return Item("ptxas", OPTIONAL, True, on_path)
-    return Item("ptxas", OPTIONAL, False, "not found: registers and spills are not reported", "it comes with nvcc")
+    from kernelwright.build import toolchain
+
+    try:
+        return Item("ptxas", OPTIONAL, True, str(toolchain.find().tool("ptxas")))
+    except KernelwrightError:
+        return Item("ptxas", OPTIONAL, False, "not found: registers and spills are not reported", "it comes with nvcc")
 
 
 def _host_compiler() -> Item:
@@ -192,10 +169,15 @@ def _gpu() -> Item:
 
 
 def _program(name: str, adds: str) -> Item:
-    candidates = [shutil.which(name)] + [str(path.parent / name) for _, path in nvcc_places()]
-    for path in candidates:
-        if path and Path(path).is_file():
-            return Item(name, OPTIONAL, True, path)
+    from kernelwright.build import toolchain
+
+    try:
+        beside = toolchain.find().nvcc.resolve().parent / name
+    except KernelwrightError:
+        beside = Path(name)
+    path = shutil.which(name) or (str(beside) if beside.is_file() else None)
+    if path:
+        return Item(name, OPTIONAL, True, path)
     return Item(name, OPTIONAL, False, f"not found: {adds}", "it comes with the CUDA toolkit")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,21 @@ from kernelwright.cli.talk import Progress
 from kernelwright.errors import MissingFile, UsageError
 
 
-class Number(click.ParamType[Any]):
-    """A setting's value on the command line, read as the setting reads it."""
+def setting(name: str) -> Callable[[str], Any]:
+    """A reader of an option's value that takes what setting ``name`` takes, and complains in its words."""
+    entry = settings.TABLE[name]
 
-    def __init__(self, setting: str, name: str) -> None:
-        self.setting = settings.TABLE[setting]
-        self.name = name
-
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        """The value, or click's usage error with the setting's own words."""
+    def value(text: str) -> Any:
         try:
-            return self.setting.read(value) if isinstance(value, str) else value
+            return entry.read(text)
         except ValueError as error:
             words = str(error)
-            self.fail(words if words.startswith("expected") else f"expected {self.setting.kind}", parameter, context)
+            raise click.BadParameter(words if words.startswith("expected") else f"expected {entry.kind}") from None
+
+    return value
 
 
-@click.command()
+@click.command(short_help="Check a candidate against a problem, and explain what fails.")
 @click.argument("problem", type=click.Path(path_type=Path))
 @click.argument("candidate", type=click.Path(path_type=Path))
 @click.option(
@@ -50,17 +49,22 @@ class Number(click.ParamType[Any]):
     type=click.Choice(settings.DEVICES),
     help="What the candidate runs on; auto takes a GPU where there is one.  [default: auto]",
 )
-@click.option("--trials", type=Number("TRIALS", "N"), help="Fresh inputs to compare on.  [default: 3]")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first trial's inputs.")
-@click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance.  [default: by dtype]")
-@click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance.  [default: by dtype]")
+@click.option("--trials", type=setting("TRIALS"), metavar="N", help="Fresh inputs to compare on.  [default: 3]")
+@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of the first trial's inputs.")
+@click.option("--atol", type=click.FloatRange(min=0), metavar="NUMBER", help="Absolute tolerance.  [default: by dtype]")
+@click.option("--rtol", type=click.FloatRange(min=0), metavar="NUMBER", help="Relative tolerance.  [default: by dtype]")
 @click.option(
-    "--timeout", "timeout_s", type=Number("TIMEOUT", "SECONDS"), help="Longest the check may take.  [default: 300]"
+    "--timeout",
+    "timeout_s",
+    type=setting("TIMEOUT"),
+    metavar="SECONDS",
+    help="Longest the check may take.  [default: 300]",
 )
 @click.option(
     "--memory",
     "memory_bytes",
-    type=Number("MEMORY", "SIZE"),
+    type=setting("MEMORY"),
+    metavar="SIZE",
     help="Most memory that the candidate may take, such as 16G.  [default: three quarters of what is free]",
 )
 @click.option(

@@ -39,7 +39,7 @@ STORIES = (
 FILES = ("faulty.py", "candidate.py")
 
 
-@click.command()
+@click.command(short_help="Check two public problems, a faulty and a right candidate each.")
 @click.option("--full", is_flag=True, help="The problems' real sizes: 8.6 GB and minutes instead of seconds.")
 @click.option("--device", type=click.Choice(("auto", "emulated", "cuda")), help="As for check.")
 @click.option("--json", "as_json", is_flag=True, help="Print the four verdicts as JSON.")

@@ -8,7 +8,7 @@ from kernelwright.cli.output import console, write_json
 from kernelwright.errors import EXIT_FAULT, EXIT_YES
 
 
-@click.command()
+@click.command(short_help="What this machine has, what is missing, how to get it.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def doctor(as_json: bool) -> int:
     """What Kernelwright needs and whether this machine has it. Exit status 3: the emulated device cannot work here."""

@@ -9,7 +9,7 @@ import click
 from kernelwright.cli.output import console, write_json
 
 
-@click.command()
+@click.command(short_help="Data sheets of GPUs: limits, peaks, ridge points.")
 @click.option("--as", "name", metavar="GPU", help="Only this one, with every figure.")
 @click.option("--real", is_flag=True, help="Only the GPU of this machine, as its driver reports it.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")

@@ -63,7 +63,8 @@ def unchecked(case: Case, fact: LaunchFact) -> Cause:
     return case.cause(
         "launch.unchecked",
         Stage.RUN,
-        f"Nobody noticed that the launch of {access.kernel(fact.kernel)} was refused, so memory that it never wrote was returned.",
+        f"Nobody noticed that the launch of {access.kernel(fact.kernel)} was refused, so memory that it never wrote "
+        f"was returned.",
         line=line,
         evidence=[f"{fact.error_name or fact.error} was the launch's error, and no exception was raised"],
         fix="Put C10_CUDA_KERNEL_LAUNCH_CHECK() after the launch, or check cudaGetLastError().",

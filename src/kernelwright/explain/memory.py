@@ -148,7 +148,8 @@ def unwritten(case: Case, output: OutputNumerics, mismatch: Mismatch) -> Cause:
         fact = ran[-1]
         threads = math.prod(fact.grid) * math.prod(fact.block)
         evidence.append(
-            f"{access.kernel(fact.kernel)} ran with grid {_sizes(fact.grid)} and block {_sizes(fact.block)}: {threads} threads"
+            f"{access.kernel(fact.kernel)} ran with grid {_sizes(fact.grid)} and block {_sizes(fact.block)}: "
+            f"{threads} threads"
         )
         kernel = case.sources.kernel(fact.kernel)
         if threads < math.prod(output.shape):
