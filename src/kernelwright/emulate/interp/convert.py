@@ -1,0 +1,139 @@
+"""cvt: between all integer and floating-point types, with every rounding, saturation and flush.
+
+Source: PTX ISA 9.0, section 9.7.9.21,
+https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-cvt
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelwright.emulate.ptx.ir import Instruction
+from kernelwright.emulate.ptx.types import TYPE_BYTES
+
+from .errors import UnknownInstruction
+from .floating import clamp
+from .formats import FORMATS, Bits, Format, Number, bit_length, decode, encode, flush, is_nan, round_integer
+from .lanes import Handler, Lanes
+from .values import PACKED, join, signed, typed
+
+_INTEGER_ROUNDINGS = ("rni", "rzi", "rmi", "rpi")
+_FLOAT_ROUNDINGS = ("rn", "rz", "rm", "rp", "rna")
+_F32 = FORMATS["f32"]
+
+
+def convert(lanes: Lanes, instruction: Instruction) -> None:
+    """cvt."""
+    types = [mod for mod in instruction.mods if mod in TYPE_BYTES]
+    if len(types) != 2:
+        raise UnknownInstruction(instruction)
+    to, of = types
+    if to in PACKED:
+        # a goes to the upper half, b to the lower.
+        high = _converted(lanes, instruction, lanes.read(1, of), PACKED[to], of)
+        low = _converted(lanes, instruction, lanes.read(2, of), PACKED[to], of)
+        lanes.write(0, join(low, high), to)
+        return
+    lanes.write(0, _converted(lanes, instruction, lanes.read(1, of), to, of), to)
+
+
+def _converted(lanes: Lanes, instruction: Instruction, bits: Bits, to: str, of: str) -> Bits:
+    if to in FORMATS:
+        if of in FORMATS:
+            return _float_to_float(instruction, bits, FORMATS[to], FORMATS[of])
+        return _integer_to_float(instruction, bits, FORMATS[to], of)
+    if of in FORMATS:
+        return _float_to_integer(instruction, bits, to, FORMATS[of])
+    if to[0] in "us" and of[0] in "us":
+        return _integer_to_integer(instruction, bits, to, of)
+    raise UnknownInstruction(instruction)
+
+
+def _mode(instruction: Instruction, choices: tuple[str, ...], default: str) -> str:
+    return next((mod for mod in instruction.mods if mod in choices), default)
+
+
+def _limits(type_: str) -> tuple[int, int]:
+    width = int(type_[1:])
+    return (-(1 << (width - 1)), (1 << (width - 1)) - 1) if type_[0] == "s" else (0, (1 << width) - 1)
+
+
+def _integer_to_integer(instruction: Instruction, bits: Bits, to: str, of: str) -> Bits:
+    size = TYPE_BYTES[to]
+    if "sat" not in instruction.mods:
+        return typed(bits, of).astype(np.dtype(f"u{size}"))
+    low, high = _limits(to)
+    clipped = [min(max(value, low), high) & ((1 << 8 * size) - 1) for value in typed(bits, of).tolist()]
+    return np.array(clipped, np.dtype(f"u{size}"))
+
+
+def _integer_to_float(instruction: Instruction, bits: Bits, to: Format, of: str) -> Bits:
+    wide = typed(bits, of).astype(np.int64 if of[0] == "s" else np.uint64).view(np.uint64)
+    negative = (signed(wide) < 0) if of[0] == "s" else np.zeros(wide.shape, bool)
+    magnitude = np.where(negative, np.uint64(0) - wide, wide)
+    no = np.zeros(wide.shape, bool)
+    number = Number(negative, magnitude, np.zeros(wide.shape, np.int64), no, no)
+    return clamp(to, encode(to, number, _mode(instruction, _FLOAT_ROUNDINGS, "rn")), instruction)
+
+
+def _float_to_integer(instruction: Instruction, bits: Bits, to: str, of: Format) -> Bits:
+    """Rounded, then clamped to the range. NaN is 0, but 1 in the top bit when either side has 64 bits."""
+    if "ftz" in instruction.mods and of is _F32:
+        bits = flush(of, bits)
+    number = decode(of, bits)
+    mode = _mode(instruction, (*_INTEGER_ROUNDINGS, *_FLOAT_ROUNDINGS), "rzi")
+    # Above 2**64 only the clamping matters.
+    huge = number.infinite | ((number.exponent + bit_length(number.mantissa) > 64) & (number.mantissa != 0))
+    exponent = np.where(huge, 0, number.exponent)
+    magnitude = round_integer(number.mantissa, exponent, number.sign, mode)
+    low, high = _limits(to)
+    width = 8 * TYPE_BYTES[to]
+    nan = 1 << (width - 1) if of.bits == 64 or width == 64 else 0
+    results = []
+    rows = zip(number.sign.tolist(), magnitude.tolist(), huge.tolist(), number.nan.tolist(), strict=True)
+    for negative, value, beyond, not_a_number in rows:
+        if not_a_number:
+            results.append(nan)
+            continue
+        exact = (-1 if negative else 1) * (1 << 70 if beyond else value)
+        results.append(min(max(exact, low), high) & ((1 << width) - 1))
+    return np.array(results, np.dtype(f"u{width // 8}"))
+
+
+def _float_to_float(instruction: Instruction, bits: Bits, to: Format, of: Format) -> Bits:
+    ftz = "ftz" in instruction.mods
+    if ftz and of is _F32:
+        bits = flush(of, bits)
+    integral = next((mod for mod in instruction.mods if mod in _INTEGER_ROUNDINGS), None)
+    if integral is not None:
+        bits = _to_integral(of, bits, integral)
+    if to is of:
+        result = np.where(is_nan(to, bits), to.dtype.type(to.nan), bits) if to.bits < 64 else _quiet(bits)
+    else:
+        mode = _mode(instruction, _FLOAT_ROUNDINGS, "rn")
+        result = encode(to, decode(of, bits), mode, fraction=10 if to.name == "tf32" else None)
+        if "satfinite" in instruction.mods:
+            largest = to.infinity - (1 << (13 if to.name == "tf32" else 0))
+            sign = result & to.dtype.type(1 << (to.bits - 1))
+            infinite = (result & ~to.dtype.type(1 << (to.bits - 1))) == to.dtype.type(to.infinity)
+            result = np.where(infinite, sign | to.dtype.type(largest), result)
+    if ftz and to is _F32:
+        result = flush(to, result)
+    return clamp(to, result, instruction)
+
+
+def _quiet(bits: Bits) -> Bits:
+    return np.where(is_nan(FORMATS["f64"], bits), bits | np.uint64(1 << 51), bits)
+
+
+def _to_integral(format_: Format, bits: Bits, mode: str) -> Bits:
+    """Rounded to an integral value of the same format; zeros keep the sign."""
+    number = decode(format_, bits)
+    whole = number.exponent >= 0
+    magnitude = round_integer(number.mantissa, np.minimum(number.exponent, 0), number.sign, mode)
+    zero = np.zeros(bits.shape, np.int64)
+    rounded = encode(format_, Number(number.sign, magnitude, zero, number.infinite, number.nan), "rn")
+    return np.where(whole | number.infinite | number.nan, bits, rounded)
+
+
+HANDLERS: dict[str, Handler] = {"cvt": convert}
