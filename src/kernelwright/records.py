@@ -310,6 +310,8 @@ class Numerics:
     """Which of them pass: ``zeros``, ``constant``, ``input 0``, ``mean``."""
     mutated: tuple[str, ...] = ()
     """Inputs or weights that the candidate changed: ``input 0``, ``parameter fc.weight``."""
+    weights_note: str = ""
+    """Why the reference's state cannot be loaded into the candidate by name; empty where it can."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,241 @@
+"""One candidate against one problem: load, build, run, judge, explain, verdict.
+
+Why: every face (command line, JSON, later MCP) asks the same question and gets the same record. The rule: this process
+imports no torch and runs no foreign code; the stages follow one another below as in docs, and what was not checked is
+said so in the verdict.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import kernelwright
+from kernelwright.confirmation import Confirmation
+from kernelwright.errors import EXIT_NO, EXIT_YES
+from kernelwright.explain import explain
+from kernelwright.problem.layout import outline, read_source
+from kernelwright.records import (
+    Cause,
+    Evidence,
+    Stage,
+    StageResult,
+    StageStatus,
+    Verdict,
+    VerdictWord,
+)
+from kernelwright.worker import limits
+from kernelwright.worker.road import CandidateStopped, Plan, Road, Seen
+from kernelwright.worker.supervisor import Supervisor
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """How to check; every field has the default of its flag."""
+
+    sets: dict[str, str] = field(default_factory=dict)
+    """Constants of the problem to replace: name to Python literal."""
+    device: str = "auto"
+    """``auto`` | ``emulated`` | ``cuda``; ``host`` presents no GPU at all, for candidates in plain PyTorch."""
+    presents_as: str = "h200"
+    """The data sheet that the emulated device presents."""
+    trials: int = 3
+    seed: int = 0
+    """Of the weights and of the first trial's inputs; each later trial adds one."""
+    atol: float | None = None
+    rtol: float | None = None
+    """None: KernelBench's, 1e-4, or 1e-2 where the reference's outputs are of a half type."""
+    timeout_s: float = 300.0
+    """The longest the candidate may take in all, and the reference in all."""
+    memory_bytes: int | None = None
+    """Most memory that the candidate may take; None: three quarters of what is available."""
+    confirm: bool = True
+    """Have the real torch headers compile what the fast ones accepted."""
+    weights: str = "auto"
+    """``auto``: by equal construction, and the reference's state tried where that fails; ``state_dict``: by name."""
+
+
+def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Callable[[str], None]) -> Verdict:
+    """Check ``candidate`` against ``problem`` and say what was found.
+
+    ``progress`` is told what happens, a few words each. Raises ``MissingFile`` or ``UsageError`` for what cannot be
+    asked, ``ProblemError`` where the problem itself does not run, ``MachineError`` and ``InternalError``.
+    """
+    started = time.monotonic()
+    outline(problem, options.sets)
+    text = read_source(candidate, role="candidate")
+    plan = _plan(problem, candidate, text, options)
+    with Confirmation(enabled=options.confirm and plan.device == "emulated") as confirmation:
+        with Supervisor() as supervisor:
+            road = Road(supervisor, plan, progress)
+            road.on_confirm = confirmation.add
+            try:
+                road.load()
+                road.construct()
+                road.run_trials()
+            except CandidateStopped:
+                pass
+            road.finish()
+            printed = road.candidate.stdout.text(), road.candidate.stderr.text()
+        progress("confirming the build")
+        builds = confirmation.confirmed(road.seen.builds, timeout_s=options.timeout_s - (time.monotonic() - started))
+    seen = road.seen
+    evidence = Evidence(
+        problem_file=str(problem),
+        candidate_file=str(candidate),
+        candidate_text=text,
+        stages=_stages(seen, refused=any(record.confirmed is False for record in builds)),
+        builds=builds,
+        exception=seen.exception,
+        exit=seen.exit,
+        findings=tuple(seen.findings),
+        launches=tuple(seen.launches),
+        outputs=tuple(seen.facts),
+        numerics=seen.numerics(),
+        device=seen.device,
+    )
+    causes = explain(evidence)
+    return Verdict(
+        verdict=_word(evidence, causes, random=seen.random),
+        problem=str(problem),
+        candidate=str(candidate),
+        stages=evidence.stages,
+        causes=causes,
+        build=builds,
+        numerics=evidence.numerics,
+        launches=evidence.launches,
+        findings=evidence.findings,
+        device=evidence.device,
+        versions=_versions(),
+        notes=(*seen.notes, *_notes(evidence, random=seen.random), *confirmation.notes),
+        candidate_stdout=printed[0],
+        candidate_stderr=printed[1],
+        seconds=time.monotonic() - started,
+    )
+
+
+def exit_status(verdict: Verdict) -> int:
+    """0 where the candidate is correct, else 1. Usage (2) and our own or the machine's faults (3) are exceptions."""
+    return EXIT_YES if verdict.verdict == VerdictWord.CORRECT else EXIT_NO
+
+
+def _plan(problem: Path, candidate: Path, text: str, options: CheckOptions) -> Plan:
+    return Plan(
+        problem=problem,
+        candidate=candidate,
+        text=text,
+        sets=options.sets,
+        device=_device(options.device),
+        presents_as=options.presents_as,
+        trials=options.trials,
+        seed=options.seed,
+        atol=options.atol,
+        rtol=options.rtol,
+        timeout_s=options.timeout_s,
+        memory_bytes=options.memory_bytes or limits.default_memory_bytes(),
+        weights=options.weights,
+    )
+
+
+def _device(chosen: str) -> str:
+    """``auto`` is a GPU where its driver shows one and PyTorch was built for it; asked without importing torch."""
+    if chosen != "auto":
+        return chosen
+    shown = Path("/dev/nvidiactl").exists() and os.environ.get("CUDA_VISIBLE_DEVICES", "0") not in ("", "-1")
+    return "cuda" if shown and "+cpu" not in _version("torch") else "emulated"
+
+
+def _stages(seen: Seen, *, refused: bool) -> tuple[StageResult, ...]:
+    """Each stage's outcome: passed before the one that stopped, not run after it."""
+    results: list[StageResult] = []
+    stopped = Stage.BUILD if refused and seen.stopped_in is None else seen.stopped_in
+    order = [Stage.LOAD, Stage.BUILD, Stage.RUN, Stage.JUDGE]
+    build_seconds = sum(record.seconds for record in seen.builds)
+    for stage in order:
+        seconds = build_seconds if stage is Stage.BUILD else seen.seconds.get(stage, 0.0)
+        if stage is stopped:
+            note = "the real torch headers refuse what the fast ones accepted" if refused else _why(seen)
+            results.append(StageResult(stage, StageStatus.FAILED, seconds, note))
+        elif stage is Stage.BUILD and not seen.builds:
+            results.append(StageResult(stage, StageStatus.NOT_RUN, 0.0, "the candidate builds no extension"))
+        elif stopped is not None and order.index(stage) > order.index(stopped) and not seen.trials:
+            results.append(StageResult(stage, StageStatus.NOT_RUN, 0.0, f"{stopped.value} failed"))
+        elif stage is Stage.JUDGE and seen.trials and not _all_passed(seen):
+            results.append(StageResult(stage, StageStatus.FAILED, seconds, "an output is not the reference's"))
+        else:
+            results.append(StageResult(stage, StageStatus.PASSED, seconds))
+    results.append(StageResult(Stage.MEASURE, StageStatus.NOT_RUN, 0.0, "nothing was timed"))
+    return tuple(results)
+
+
+def _why(seen: Seen) -> str:
+    if seen.exit is not None:
+        exit = seen.exit
+        how = (
+            "it ran out of time"
+            if exit.timed_out
+            else "it ran out of memory"
+            if exit.out_of_memory
+            else f"its process ended with {exit.signal or f'exit status {exit.returncode}'}"
+        )
+        return f"{how} during {exit.during}" if exit.during else how
+    if seen.exception is not None:
+        first = seen.exception.message.strip().splitlines()
+        return f"{seen.exception.type}: {first[0][:200] if first else ''}"
+    return ""
+
+
+def _all_passed(seen: Seen) -> bool:
+    return all(trial.passed for trial in seen.trials)
+
+
+def _word(evidence: Evidence, causes: tuple[Cause, ...], *, random: bool) -> VerdictWord:
+    """The verdict's word: the gravest that the evidence allows, from cheating down to correct."""
+    numerics = evidence.numerics
+    if any(cause.id.startswith("cheat.") for cause in causes):
+        return VerdictWord.CHEATING
+    failed = any(stage.status is StageStatus.FAILED and stage.stage is not Stage.JUDGE for stage in evidence.stages)
+    if failed or evidence.exception or evidence.exit or evidence.findings:
+        return VerdictWord.FAILED
+    if numerics is None or not numerics.trials:
+        return VerdictWord.UNSURE
+    passed = all(trial.passed for trial in numerics.trials)
+    if random and not passed:
+        return VerdictWord.UNSURE
+    if not passed or evidence.outputs or numerics.mutated:
+        return VerdictWord.WRONG
+    return VerdictWord.CORRECT
+
+
+def _notes(evidence: Evidence, *, random: bool) -> list[str]:
+    """What the verdict does not rest on."""
+    notes: list[str] = []
+    numerics = evidence.numerics
+    if random:
+        notes.append("the reference's forward pass draws random numbers, so no second implementation can equal it")
+    if numerics is not None and numerics.oracle not in ("", "float64") and not numerics.oracle.startswith("float64 in"):
+        notes.append(f"compared with the {numerics.oracle}: precision was not checked")
+    if numerics is not None and numerics.passing_impostors:
+        names = ", ".join(numerics.passing_impostors)
+        notes.append(f"the tolerance cannot tell right from wrong here: {names} would pass, too")
+    return notes
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "kernelwright": kernelwright.__version__,
+        "torch": _version("torch"),
+        "python": platform.python_version(),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,268 @@
+"""The candidate's process: runs its file, constructs ``ModelNew`` as KernelBench does, and hands its outputs over.
+
+Why: everything foreign happens here, and everything here may be wrong, slow or hostile. The rule: one request, one
+reply; before anything foreign runs the supervisor is told what it will be, so that a death has a place; nothing in this
+process knows the expected outputs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import types
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from kernelwright.candidate import load
+from kernelwright.errors import KernelwrightError
+from kernelwright.records import to_json
+from kernelwright.worker import limits, memory
+from kernelwright.worker.devices import DEVICES, Device, Opening
+from kernelwright.worker.frames import exception_fact
+from kernelwright.worker.parameters import checksum, parameter_names, table
+from kernelwright.worker.seeds import seed_all
+from kernelwright.worker.tree import CannotCross, map_tensors, pack, unpack
+from kernelwright.worker.wire import Channel, close_all
+
+REPEAT_SECONDS = 2.0
+"""A first forward pass shorter than this is run again on the same inputs, to see whether it is deterministic."""
+
+
+def main(channel: Channel, config: dict[str, Any]) -> None:
+    """Serve requests until the supervisor closes the channel."""
+    session = _Session(channel, config)
+    _tell_exits(session)
+    while True:
+        request, fds = channel.receive()
+        operation: Callable[[dict[str, Any], list[int]], None] = getattr(session, f"on_{request['op']}")
+        try:
+            operation(request, fds)
+        except KernelwrightError as error:
+            channel.send({"reply": request["op"], "machine": str(error), "hint": error.hint})
+        except BaseException as error:
+            session.flush()
+            fact = exception_fact(error, session.file)
+            broken = any(kind.__name__ == "BuildFailed" for kind in type(error).__mro__)
+            channel.send({"reply": request["op"], "error": to_json(fact), "build": broken, "during": session.doing})
+
+
+class _Session:
+    def __init__(self, channel: Channel, config: dict[str, Any]) -> None:
+        self.channel = channel
+        self.file: str = config["candidate"]
+        self.text: str = config["text"]
+        self.config = config
+        self.doing = ""
+        self.device: Device | None = None
+        self.module: Any = None
+        self.model: Any = None
+        self.arguments: list[Any] = []
+        self.seed = 0
+        self.checksums: dict[str, int] = {}
+
+    def say(self, doing: str) -> None:
+        """Tell the supervisor what comes next."""
+        self.doing = doing
+        self.channel.send({"during": doing})
+
+    def flush(self) -> None:
+        """Send what the device saw, whatever state it is in."""
+        if self.device is not None:
+            self.device.flush()
+
+    # ---- requests --------------------------------------------------------------------------------------------------
+    def on_open(self, request: dict[str, Any], fds: list[int]) -> None:
+        """Open the device."""
+        self.say("opening the device")
+        limit: int | None = self.config["memory_bytes"]
+        opening = Opening(self.file, self.text, self.config["presents_as"], limit, self.channel.send)
+        self.device = DEVICES[self.config["device"]](opening)
+        if limit is not None and self.config["device"] != "cuda":
+            # A CUDA context reserves the GPU's whole address range, which this limit would count.
+            limits.limit_data(limit)
+        self.channel.send({"reply": "open", "device": to_json(self.device.fact())})
+
+    def on_load(self, request: dict[str, Any], fds: list[int]) -> None:
+        """Run the candidate's file; extensions are built on the way."""
+        self.say("loading the candidate")
+        started = time.perf_counter()
+        self.module = load.load(self.file, self.text)
+        self._reply("load", {"seconds": time.perf_counter() - started}, [])
+
+    def on_construct(self, request: dict[str, Any], fds: list[int]) -> None:
+        """Construct ``ModelNew(*init)`` under the seed, then move it to the device."""
+        assert self.device is not None
+        mapped = [memory.attach(fd, memory.read_spec(item)) for fd, item in zip(fds, request["tensors"], strict=True)]
+        self.arguments = unpack(request["init"], [item.tensor.clone() for item in mapped])
+        for item in mapped:
+            item.close()
+        self.seed = int(request["seed"])
+        self._construct()
+        self._reply("construct", {"parameters": table(self.model)}, [])
+
+    def on_state(self, request: dict[str, Any], fds: list[int]) -> None:
+        """Construct anew and load the reference's state by name."""
+        assert self.device is not None
+        mapped = [memory.attach(fd, memory.read_spec(item)) for fd, item in zip(fds, request["tensors"], strict=True)]
+        state = unpack(request["state"], [item.tensor for item in mapped])
+        self._construct()
+        self.say("load_state_dict()")
+        self.model.load_state_dict(state)
+        for item in mapped:
+            item.close()
+        self._note_parameters()
+        self._reply("state", {}, [])
+
+    def on_forward(self, request: dict[str, Any], fds: list[int]) -> None:
+        """One forward pass on fresh inputs; reply with the outputs, and what it changed."""
+        assert self.device is not None
+        specs = [memory.read_spec(item) for item in request["tensors"]]
+        # Mapped inputs count as private writable memory, and are not the candidate's own.
+        own = sum(spec.bytes for spec in specs)
+        limits.raise_data(own)
+        mapped = [memory.attach(fd, spec) for fd, spec in zip(fds, specs, strict=True)]
+        placed: list[torch.Tensor] = []
+        for number, item in enumerate(mapped):
+            placed.append(self.device.to_device(item.tensor, f"input {number}"))
+        inputs = unpack(request["inputs"], placed)
+        seed_all(int(request["seed"]))
+        what = f"forward, trial {int(request['trial']) + 1}"
+        self.say(what)
+        value, seconds = self._timed(inputs)
+        self.say(f"after {what}")
+        mutated = [f"input {n}" for n, item in enumerate(mapped) if self.device.changed(item, placed[n])]
+        mutated += self._changed_parameters()
+        repeat = None
+        if request["trial"] == 0 and not mutated and seconds < REPEAT_SECONDS:
+            self.say(f"{what}, a second time")
+            seed_all(int(request["seed"]))
+            kept = map_tensors(value, lambda t: t.detach().clone())
+            again, _ = self._timed(inputs)
+            repeat = _distance(kept, again)
+            value = kept
+            self.say(f"after {what}")
+        del inputs, placed
+        packed, fds_out, described = self._outputs(value)
+        for item in mapped:
+            item.close()
+        del mapped, item, value
+        limits.raise_data(-own)
+        body = {"outputs": packed, "tensors": described, "seconds": seconds, "mutated": mutated, "repeat": repeat}
+        self._reply("forward", {**body, "device": self.device.place}, fds_out)
+
+    # ---- parts -----------------------------------------------------------------------------------------------------
+    def _construct(self) -> None:
+        assert self.device is not None
+        self.say("ModelNew(...)")
+        device = self.device
+        seed_all(self.seed)
+        arguments = map_tensors(self.arguments, lambda t: device.to_device(t, "constructor argument"))
+        model = self.module.ModelNew(*arguments)
+        if not callable(model):
+            raise TypeError(f"ModelNew(...) is a {type(model).__name__} that cannot be called")
+        self.say("moving ModelNew to the device")
+        self.model = device.module(model)
+        device.synchronize()
+        self._note_parameters()
+
+    def _note_parameters(self) -> None:
+        names = parameter_names(self.model)
+        self.checksums = {row[0]: row[3] for row in table(self.model) if row[0] in names}
+
+    def _changed_parameters(self) -> list[str]:
+        if not self.checksums:
+            return []
+        return [
+            f"parameter {name}"
+            for name, parameter in self.model.named_parameters()
+            if name in self.checksums and checksum(parameter) != self.checksums[name]
+        ]
+
+    def _timed(self, inputs: list[Any]) -> tuple[Any, float]:
+        assert self.device is not None
+        started = time.perf_counter()
+        with torch.no_grad():
+            value = self.model(*inputs)
+        self.device.synchronize()
+        return value, time.perf_counter() - started
+
+    def _outputs(self, value: Any) -> tuple[Any, list[int], list[dict[str, Any]]]:
+        tensors: list[torch.Tensor] = []
+        try:
+            packed = pack(value, tensors)
+        except CannotCross as error:
+            raise TypeError(
+                f"forward() returned {error}; expected tensors, or lists, tuples and dicts of them"
+            ) from None
+        del value
+        fds: list[int] = []
+        described: list[dict[str, Any]] = []
+        tensors.reverse()
+        while tensors:
+            tensor = tensors.pop()
+            place = str(tensor.device)
+            fd, spec = memory.share(torch.Tensor.detach(tensor).resolve_conj().resolve_neg().cpu())
+            fds.append(fd)
+            described.append({**asdict(spec), "device": place})
+        return packed, fds, described
+
+    def _reply(self, operation: str, body: dict[str, Any], fds: list[int]) -> None:
+        self.flush()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.channel.send({"reply": operation, **body}, fds)
+        close_all(fds)
+
+
+def _distance(one: Any, other: Any) -> float:
+    """Largest difference between two runs' outputs; 0.0 where they are equal bit for bit."""
+    ours: list[torch.Tensor] = []
+    theirs: list[torch.Tensor] = []
+    pack(one, ours)
+    pack(other, theirs)
+    largest = 0.0
+    for mine, right in zip(ours, theirs, strict=False):
+        if mine.shape != right.shape or mine.numel() == 0:
+            continue
+        a, b = mine.detach().cpu(), right.detach().cpu()
+        same = (a == b) | (a.isnan() & b.isnan()) if a.is_floating_point() else a == b
+        if not bool(same.all()):
+            difference = (a.double() - b.double()).abs() if not a.is_complex() else (a - b).abs()
+            largest = max(largest, float(torch.nan_to_num(difference, float("inf"), float("inf")).max()))
+    return largest
+
+
+def _tell_exits(session: _Session) -> None:
+    """``os._exit`` and ``os.abort`` leave no traceback: send the frames first."""
+
+    process = os.getpid()
+
+    def telling(leave: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*arguments: Any) -> Any:
+            if os.getpid() != process:
+                return leave(*arguments)
+            frames = [
+                [frame.f_lineno, frame.f_code.co_name] for frame in _stack() if frame.f_code.co_filename == session.file
+            ]
+            session.flush()
+            session.channel.send({"leaving": leave.__name__, "frames": frames})
+            return leave(*arguments)
+
+        return wrapper
+
+    os._exit = telling(os._exit)
+    os.abort = telling(os.abort)
+
+
+def _stack() -> list[types.FrameType]:
+    """Python frames from the caller's caller outwards."""
+    frames: list[types.FrameType] = []
+    frame: types.FrameType | None = sys._getframe(2)
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    return frames

@@ -1,0 +1,371 @@
+"""Drive one check through its two processes and gather what they saw.
+
+Why: the order of questions is the same for every candidate: open, load, construct, then trial by trial inputs, forward,
+reference, comparison. The rule: this module decides nothing about right or wrong and names no cause; it raises only
+what ends the check without a verdict (the problem's, the machine's or our own faults), and stops asking once the
+candidate has ended or raised.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from kernelwright.errors import InternalError, KernelwrightError, MachineError, ProblemError, UsageError
+from kernelwright.records import (
+    BuildRecord,
+    DeviceFact,
+    ExceptionFact,
+    Finding,
+    LaunchFact,
+    Numerics,
+    OutputFact,
+    OutputNumerics,
+    ProcessExit,
+    SourceLine,
+    Stage,
+    Trial,
+    from_json,
+)
+from kernelwright.worker import limits
+from kernelwright.worker.supervisor import Message, Supervisor, Worker, WorkerEnded
+from kernelwright.worker.weights import agree, why_not_loadable
+from kernelwright.worker.wire import close_all
+
+SLOW_SECONDS = 60.0
+"""Once a trial has failed, further ones are run only while the check is younger than this."""
+START_BYTES = 1 << 30
+"""What a worker has before foreign code runs: torch and its own pages."""
+
+
+class CandidateStopped(Exception):
+    """The candidate raised or ended: nothing more can be asked of it."""
+
+
+@dataclass
+class Seen:
+    """Everything the two processes told, as it came."""
+
+    builds: list[BuildRecord] = field(default_factory=list)
+    confirm_requests: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    launches: list[LaunchFact] = field(default_factory=list)
+    facts: list[OutputFact] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    mutated: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    exception: ExceptionFact | None = None
+    exit: ProcessExit | None = None
+    stopped_in: Stage | None = None
+    """The stage in which the candidate raised or ended."""
+    device: DeviceFact | None = None
+    oracle: str = ""
+    atol: float = 0.0
+    rtol: float = 0.0
+    random: bool = False
+    """The reference's forward pass draws random numbers."""
+    impostors: tuple[str, ...] | None = None
+    weights: str = "none"
+    weights_note: str = ""
+    seconds: dict[Stage, float] = field(default_factory=dict)
+    leaving_frames: tuple[SourceLine, ...] = ()
+
+    def numerics(self) -> Numerics | None:
+        """The trials as a record; None where none was judged."""
+        if not self.trials:
+            return None
+        grades = [o.precision for trial in self.trials for o in trial.outputs if o.precision is not None]
+        return Numerics(
+            atol=self.atol,
+            rtol=self.rtol,
+            oracle=self.oracle,
+            weights=self.weights,
+            trials=tuple(self.trials),
+            precision=max(grades, key=_COARSENESS.index) if grades else None,
+            discriminating=None if self.impostors is None else not self.impostors,
+            passing_impostors=self.impostors or (),
+            mutated=tuple(dict.fromkeys(self.mutated)),
+            weights_note=self.weights_note,
+        )
+
+
+_COARSENESS = ("fp64", "fp32", "tf32", "fp16", "bf16", "worse")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to check, in the supervisor's terms."""
+
+    problem: Path
+    candidate: Path
+    text: str
+    """The candidate's source."""
+    sets: dict[str, str]
+    device: str
+    presents_as: str
+    trials: int
+    seed: int
+    atol: float | None
+    rtol: float | None
+    timeout_s: float
+    memory_bytes: int
+    weights: str
+
+
+class Road:
+    """One check's way through the stages, in order; each method is one stretch of it."""
+
+    def __init__(self, supervisor: Supervisor, plan: Plan, progress: Callable[[str], None]) -> None:
+        self.supervisor, self.plan, self.progress = supervisor, plan, progress
+        self.seen = Seen()
+        self.on_confirm: Callable[[dict[str, Any]], None] = self.seen.confirm_requests.append
+        """Called with each build that real headers should confirm, as soon as it is known."""
+        self._started = time.monotonic()
+        self._spent = {"oracle": 0.0, "candidate": 0.0}
+        problem = {
+            "problem": str(plan.problem),
+            "sets": plan.sets,
+            "seed": plan.seed,
+            "atol": plan.atol,
+            "rtol": plan.rtol,
+            "budget_bytes": limits.default_memory_bytes() // 4,
+        }
+        candidate = {
+            "candidate": str(plan.candidate),
+            "text": plan.text,
+            "device": plan.device,
+            "presents_as": plan.presents_as,
+            "memory_bytes": plan.memory_bytes,
+        }
+        self.oracle = supervisor.start("oracle", problem, file=str(plan.problem))
+        self.candidate = supervisor.start("candidate", candidate, file=str(plan.candidate))
+        self.oracle.memory_bytes = limits.available_bytes() * 9 // 10 + START_BYTES
+        self.candidate.memory_bytes = plan.memory_bytes + START_BYTES
+        self.candidate.on_event = self._on_event
+
+    # ---- stretches -------------------------------------------------------------------------------------------------
+    def load(self) -> None:
+        """Both files run; extensions are built on the way."""
+        self.supervisor.post(self.oracle, {"op": "load"})
+        self.supervisor.post(self.candidate, {"op": "open"})
+        self.supervisor.post(self.candidate, {"op": "load"})
+        self.progress("loading the problem")
+        self._reference, self._init_fds = self._ask_oracle("load")
+        opened, _ = self._ask_candidate("open", Stage.LOAD)
+        self.seen.device = from_json(DeviceFact, opened["device"])
+        self.progress("building the candidate")
+        loaded, _ = self._ask_candidate("load", Stage.LOAD)
+        self._took(Stage.LOAD, float(loaded["seconds"]) - sum(record.seconds for record in self.seen.builds))
+
+    def construct(self) -> None:
+        """``ModelNew(*init)`` under the reference's seed."""
+        request = {
+            "op": "construct",
+            "init": self._reference["init"],
+            "tensors": self._reference["tensors"],
+            "seed": self.plan.seed,
+        }
+        self.supervisor.post(self.candidate, request, self._init_fds)
+        close_all(self._init_fds)
+        constructed, _ = self._ask_candidate("construct", Stage.RUN)
+        mine, right = constructed["parameters"], self._reference["parameters"]
+        self.seen.weights = "rng" if mine or right else "none"
+        self.seen.weights_note = why_not_loadable(mine, right)
+        self._weights_agree = agree(mine, right)
+        if self.plan.weights == "state_dict":
+            self._load_state()
+            self.seen.weights = "state_dict"
+
+    def run_trials(self) -> None:
+        """Fresh inputs, forward, reference, comparison, as often as asked for."""
+        for index in range(self.plan.trials):
+            if self.seen.trials and not all(trial.passed for trial in self.seen.trials) and self._age() > SLOW_SECONDS:
+                self.seen.notes.append(f"trials {index + 1} to {self.plan.trials} were not run: an earlier one failed")
+                break
+            self.progress(f"trial {index + 1} of {self.plan.trials}")
+            trial, facts = self._trial(index)
+            self.seen.trials.append(trial)
+            self.seen.facts += [fact for fact in facts if fact not in self.seen.facts]
+        if not all(trial.passed for trial in self.seen.trials) and not self._weights_agree:
+            self._try_state()
+
+    def finish(self) -> None:
+        """Take in what came late."""
+        self.supervisor.poll(0)
+        if self.candidate.left_behind:
+            left = self.candidate.left_behind
+            self.seen.notes.append(f"the candidate left {left} process{'es' * (left > 1)} behind; ended")
+
+    # ---- one trial -------------------------------------------------------------------------------------------------
+    def _trial(self, index: int) -> tuple[Trial, list[OutputFact]]:
+        seed = self.plan.seed + index
+        self.supervisor.post(self.oracle, {"op": "trial", "seed": seed})
+        given, fds = self._ask_oracle("trial")
+        request = {
+            "op": "forward",
+            "trial": index,
+            "seed": seed,
+            "inputs": given["inputs"],
+            "tensors": given["tensors"],
+        }
+        self.supervisor.post(self.candidate, request, fds)
+        close_all(fds)
+        # The reference is computed while the candidate runs.
+        self.supervisor.post(self.oracle, {"op": "reference"})
+        done, out = self._ask_candidate("forward", Stage.RUN)
+        self._took(Stage.RUN, float(done["seconds"]))
+        made, _ = self._ask_oracle("reference")
+        allowed = {f"input {number}" for number in made["mutated"]}
+        self.seen.mutated += [name for name in map(str, done["mutated"]) if name not in allowed]
+        self.seen.random = self.seen.random or bool(made["random"])
+        compare = {"op": "compare", "outputs": done["outputs"], "tensors": done["tensors"], "device": done["device"]}
+        self.supervisor.post(self.oracle, compare, out)
+        close_all(out)
+        judged, _ = self._ask_oracle("compare")
+        if "garbage" in judged:
+            self._stop(Stage.RUN, self._ended_badly(f"its outputs cannot be read: {judged['garbage']}"))
+        self.seen.oracle, self.seen.atol, self.seen.rtol = judged["oracle"], judged["atol"], judged["rtol"]
+        self._took(Stage.JUDGE, float(judged["seconds"]))
+        if judged["impostors"] is not None and self.seen.impostors is None:
+            self.seen.impostors = tuple(judged["impostors"])
+        notes = list(judged["notes"])
+        if done["repeat"]:
+            notes.append(f"a second run on the same inputs differs by up to {float(done['repeat']):.3g}")
+        trial = Trial(
+            seed=seed,
+            passed=bool(judged["passed"]),
+            outputs=tuple(from_json(OutputNumerics, item) for item in judged["outputs"]),
+            note="; ".join(notes),
+            seconds=float(done["seconds"]),
+        )
+        return trial, [from_json(OutputFact, item) for item in judged["facts"]]
+
+    # ---- weights ---------------------------------------------------------------------------------------------------
+    def _load_state(self) -> None:
+        self.supervisor.post(self.oracle, {"op": "weights"})
+        given, fds = self._ask_oracle("weights")
+        request = {"op": "state", "state": given["state"], "tensors": given["tensors"]}
+        self.supervisor.post(self.candidate, request, fds)
+        close_all(fds)
+        self._ask_candidate("state", Stage.RUN)
+
+    def _try_state(self) -> None:
+        """Would it be right with the reference's weights? The trials stand as they are."""
+        self.seen.weights = "differ"
+        if self.seen.weights_note or self.plan.weights == "state_dict":
+            return
+        self.progress("once more with the reference's weights")
+        before = (self.seen.exception, self.seen.exit, self.seen.stopped_in, list(self.seen.mutated))
+        try:
+            self._load_state()
+            trial, _ = self._trial(0)
+        except CandidateStopped:
+            self.seen.exception, self.seen.exit, self.seen.stopped_in, self.seen.mutated = before
+            return
+        if trial.passed:
+            self.seen.weights = "state_dict"
+
+    # ---- talking ---------------------------------------------------------------------------------------------------
+    def _ask_oracle(self, operation: str) -> Message:
+        try:
+            reply, fds = self._reply(self.oracle, operation)
+        except WorkerEnded as ended:
+            raise self._oracle_ended(ended.exit) from None
+        if "usage" in reply:
+            raise UsageError(reply["usage"], hint=reply["hint"])
+        if "fault" in reply:
+            raise InternalError(f"the judge failed in {reply['during']}:\n{reply['fault']['traceback']}")
+        if "error" in reply:
+            fact = from_json(ExceptionFact, reply["error"])
+            place = f", line {fact.frames[-1].line}" if fact.frames else ""
+            raise ProblemError(f"{self.plan.problem}{place}: {reply['during']} raises {fact.type}: {fact.message}")
+        return reply, fds
+
+    def _oracle_ended(self, exit: ProcessExit) -> KernelwrightError:
+        doing = exit.during or "its start"
+        if exit.timed_out:
+            return ProblemError(f"{self.plan.problem}: {doing} did not end within {self.plan.timeout_s:g} s")
+        if exit.out_of_memory or exit.signal == "SIGKILL":
+            hint = "--set makes the problem's constants smaller"
+            return MachineError(f"{self.plan.problem}: {doing} needs more memory than this machine has", hint=hint)
+        how = exit.signal or f"exit status {exit.returncode}"
+        return ProblemError(f"{self.plan.problem}: its process ended ({how}) in {doing}\n{exit.stderr}".rstrip())
+
+    def _ask_candidate(self, operation: str, stage: Stage) -> Message:
+        try:
+            reply, fds = self._reply(self.candidate, operation)
+        except WorkerEnded as ended:
+            self._stop(stage, ended.exit)
+        if "machine" in reply:
+            raise MachineError(reply["machine"], hint=reply["hint"])
+        if "error" in reply:
+            self.seen.exception = from_json(ExceptionFact, reply["error"])
+            self.seen.stopped_in = Stage.BUILD if reply["build"] else stage
+            if _memory_ran_out(self.seen.exception):
+                self.seen.exit = replace(self.candidate.exit_fact(), out_of_memory=True, during=str(reply["during"]))
+            raise CandidateStopped
+        return reply, fds
+
+    def _reply(self, worker: Worker, operation: str) -> Message:
+        """The next reply, on the worker's own clock: what it may still take of the time-out."""
+        started = time.monotonic()
+        try:
+            reply, fds = self.supervisor.reply(worker, timeout_s=self.plan.timeout_s - self._spent[worker.role])
+        finally:
+            self._spent[worker.role] += time.monotonic() - started
+        if reply["reply"] != operation:
+            close_all(fds)
+            worker.protocol_error = f"it answered {reply['reply']!r:.40} to {operation!r}"
+            self.supervisor.stop(worker)
+            raise WorkerEnded(worker.role, worker.exit_fact())
+        return reply, fds
+
+    def _stop(self, stage: Stage, exit: ProcessExit) -> None:
+        if not exit.frames:
+            exit = replace(exit, frames=self.seen.leaving_frames)
+        self.seen.exit, self.seen.stopped_in = exit, stage
+        raise CandidateStopped
+
+    def _ended_badly(self, why: str) -> ProcessExit:
+        self.candidate.protocol_error = why
+        self.supervisor.stop(self.candidate)
+        return self.candidate.exit_fact()
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        """A fact that came between replies. What does not fit its form is a fact about the sender."""
+        try:
+            if "build" in event:
+                self.seen.builds.append(from_json(BuildRecord, event["build"]))
+            elif "confirm" in event:
+                self.on_confirm(event["confirm"])
+            elif "findings" in event:
+                self.seen.findings += [from_json(Finding, item) for item in event["findings"]]
+            elif "launches" in event:
+                self.seen.launches += [from_json(LaunchFact, item) for item in event["launches"]]
+            elif "leaving" in event:
+                self.seen.leaving_frames = tuple(self._line(int(n), str(f)) for n, f in event["frames"])
+        except (TypeError, KeyError, ValueError) as error:
+            self.candidate.protocol_error = f"it sent an event that is none: {error}"
+
+    def _line(self, number: int, function: str) -> SourceLine:
+        lines = self.plan.text.splitlines()
+        text = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+        return SourceLine(str(self.plan.candidate), number, text, function)
+
+    def _took(self, stage: Stage, seconds: float) -> None:
+        self.seen.seconds[stage] = self.seen.seconds.get(stage, 0.0) + max(0.0, seconds)
+
+    def _age(self) -> float:
+        return time.monotonic() - self._started
+
+
+def _memory_ran_out(fact: ExceptionFact) -> bool:
+    """Whether an exception says that memory could not be had: Python's, the CPU allocator's, CUDA's."""
+    return (
+        fact.type in ("MemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError")
+        or "can't allocate memory" in fact.message
+        or "CUDA out of memory" in fact.message
+    )
