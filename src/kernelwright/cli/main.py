@@ -27,12 +27,18 @@ EXIT_INTERRUPTED = 130
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
     epilog="Exit status: 0 yes, 1 no, 2 usage or configuration, 3 our failure or the machine's.",
 )
 @click.version_option(__version__, "--version", prog_name="kernelwright", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Check a CUDA candidate against a PyTorch problem, with or without a GPU, and explain what fails."""
     settings.check_names()
+    if context.invoked_subcommand is None:
+        # Not asked for, so not data: it goes to stderr, and nothing was done.
+        click.echo(context.get_help(), err=True)
+        context.exit(EXIT_USAGE)
 
 
 for _command in (check, specs, doctor, demo):
@@ -47,9 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status if isinstance(status, int) else EXIT_YES
     except click.exceptions.Exit as end:
         return end.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help() if error.ctx else error.format_message(), err=True)
-        return EXIT_USAGE
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         say_error(error.format_message(), hint=f"try '{context.command_path} --help'" if context else "")

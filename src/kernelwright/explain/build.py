@@ -18,10 +18,11 @@ _NO_ATTRIBUTE = re.compile(r"(?:module )?'([^']+)'(?: object)? has no attribute 
 
 def causes(case: Case) -> Iterator[Cause]:
     """Causes of this family that the evidence shows."""
-    from kernelwright.build.diagnostics import causes_of
-
     for record in case.evidence.builds:
         if not record.ok or record.confirmed is False:
+            # Here, so that a check whose builds are in order does not load the compilers' wordings.
+            from kernelwright.build.diagnostics import causes_of
+
             yield from causes_of(record, case.evidence.candidate_text)
     exception = case.evidence.exception
     if exception is not None and exception.type == "AttributeError":

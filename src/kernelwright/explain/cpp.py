@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-# A declaration of an array, and what may stand before its name: a type, and earlier arrays of the same statement.
-_ARRAY = re.compile(r"(?P<before>[^;{}]*?)\b(?P<name>[A-Za-z_]\w*)\s*(?:\[[^\]]*\])+\s*(?:=[^;]*)?;")
-_TYPE = re.compile(
-    r"(?:const\s+|unsigned\s+|volatile\s+)*[A-Za-z_][\w:]*(?:<[^;]*>)?"
-    r"(?:\s+[A-Za-z_]\w*\s*(?:\[[^\]]*\])+\s*,)*"
+# A statement that declares: a type, then a name. What follows is looked through for names with brackets.
+_DECLARATION = re.compile(
+    r"\s*(?:const\s+|unsigned\s+|volatile\s+)*(?P<type>[A-Za-z_][\w:]*)(?:<[^;]*>)?\s+(?=[A-Za-z_])"
 )
 
 _NOT_FUNCTIONS = frozenset(
     ("if", "for", "while", "switch", "catch", "return", "sizeof", "decltype", "alignof", "static_assert", "defined")
 )
+
+_NOT_TYPES = frozenset(("return", "else", "case", "goto", "throw", "delete", "extern", "static", "__shared__"))
 
 # Uninitialised or filled tensors made in C++: torch::empty(…), at::zeros(…), x.new_empty(…).
 _ALLOCATION = re.compile(r"\b(?:torch|at)::(empty|zeros|ones|full|rand|randn|arange|tensor|empty_strided)(_like)?\s*\(")
@@ -193,10 +193,15 @@ def dim3_line(function: Function, name: str) -> int:
 def local_arrays(function: Function) -> dict[str, int]:
     """The per-thread arrays that ``function`` declares, with their lines; shared memory is not per thread."""
     found: dict[str, int] = {}
-    for match in _ARRAY.finditer(function.body):
-        before = match["before"].strip()
-        if _TYPE.fullmatch(before) and before not in _NOT_FUNCTIONS:
-            found.setdefault(match["name"], function.line_at(match.start("name")))
+    for statement in re.finditer(r"[^;{}]+", function.body):
+        declares = _DECLARATION.match(statement[0])
+        if declares is None or declares["type"] in _NOT_TYPES:
+            continue
+        for part in split_arguments(statement[0][declares.end() :]):
+            array = re.match(r"\s*([A-Za-z_]\w*)\s*\[", part)
+            if array:
+                at = statement[0].index(part, declares.end()) + array.start(1)
+                found.setdefault(array[1], function.line_at(statement.start() + at))
     return found
 
 

@@ -29,7 +29,7 @@ def causes(case: Case) -> Iterator[Cause]:
     if numerics.mutated:
         yield mutates_input(case, numerics.mutated)
     if numerics.weights == "differ":
-        yield weights(case)
+        yield weights(case, numerics.weights_note)
 
 
 def structure(case: Case, fact: OutputFact) -> Cause:
@@ -60,11 +60,12 @@ def mutates_input(case: Case, changed: tuple[str, ...]) -> Cause:
     )
 
 
-def weights(case: Case) -> Cause:
+def weights(case: Case, note: str) -> Cause:
     """Parameters differ: the first one that the candidate creates in another place or under another name."""
     theirs = [name for name, _ in case.problem_tree.members("Model")]
     ours = case.tree.members("ModelNew")
-    line, evidence = 0, ["neither an equal seed nor loading the reference's state by name makes the parameters equal"]
+    line = 0
+    evidence = ["neither an equal seed nor loading the reference's state by name makes the parameters equal", note]
     for position, (name, at) in enumerate(ours):
         if theirs and (position >= len(theirs) or theirs[position] != name):
             line = at

@@ -36,6 +36,8 @@ def numerics_lines(numerics: Numerics | None) -> Iterator[str]:
     for trial in numerics.trials:
         if trial.note:
             yield f"seed {trial.seed}: {trial.note}"
+    if numerics.weights_note:
+        yield f"weights: {numerics.weights_note}"
     if numerics.mutated:
         yield f"changed by the candidate: {', '.join(numerics.mutated)}"
     if numerics.discriminating is True:
