@@ -159,6 +159,24 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Suspicion:
+    """A pattern in a launched kernel's code: legal, hence no finding, yet it explains a wrong result beside it."""
+
+    cause: str
+    """Cause id, e.g. ``warp.block-broadcast``."""
+    kernel: str
+    frames: tuple[SourceLine, ...]
+    """Where it stands: inline stack, innermost first."""
+    block_size: tuple[int, int, int]
+    holders: tuple[int, ...] = ()
+    """Warps of the block that have what the pattern is about."""
+    others: tuple[int, ...] = ()
+    """Warps that use it without having it."""
+    source: tuple[SourceLine, ...] = ()
+    """Where the holders get it."""
+
+
+@dataclass(frozen=True)
 class LaunchFact:
     """One kernel launch as the device saw it."""
 
@@ -381,6 +399,7 @@ class Evidence:
     problem_exception: ExceptionFact | None = None
     exit: ProcessExit | None = None
     findings: tuple[Finding, ...] = ()
+    suspicions: tuple[Suspicion, ...] = ()
     launches: tuple[LaunchFact, ...] = ()
     outputs: tuple[OutputFact, ...] = ()
     numerics: Numerics | None = None
