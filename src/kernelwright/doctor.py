@@ -98,6 +98,9 @@ def _nvcc() -> Item:
         found = toolchain.find()
     except KernelwrightError as error:
         return Item("nvcc", NEEDED, False, str(error), error.hint)
+    chosen: Path | None = settings.get("NVCC")
+    if chosen is not None and not chosen.is_file():
+        return Item("nvcc", NEEDED, False, f"KERNELWRIGHT_NVCC names {chosen}, which is not there", toolchain.ADVICE)
     return Item("nvcc", NEEDED, True, f"{found.version} at {found.nvcc}")
 
 

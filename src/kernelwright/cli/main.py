@@ -48,7 +48,9 @@ for _command in (check, specs, doctor, demo):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (``sys.argv`` by default) and return its exit status."""
     try:
-        status = cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        status = cli.main(
+            args=None if arguments is None else list(arguments), prog_name="kernelwright", standalone_mode=False
+        )
         sys.stdout.flush()
         return status if isinstance(status, int) else EXIT_YES
     except click.exceptions.Exit as end:

@@ -1,7 +1,7 @@
 """A page of labelled, wrapped paragraphs: the layout that every rendering shares.
 
-Why: a screen reads quickly when labels stand in one column and text hangs beside them at any width. The rule: a line of
-prose wraps, a line of source is cut with an ellipsis, and nothing is wider than the console.
+Why: a screen reads quickly when labels stand in one column and text hangs beside them at any width. The rule: prose
+and the line at fault wrap, the source around it is cut with an ellipsis, and nothing is wider than the console.
 """
 
 from __future__ import annotations
@@ -45,15 +45,21 @@ def hang(console: Console, lead: Text, text: str | Text) -> None:
 
 
 def source(console: Console, lines: Iterable[tuple[int, str]], *, marked: int, indent: int = 2) -> None:
-    """Numbered source lines, each cut to the console's width; line ``marked`` carries an arrow and is bold."""
+    """Numbered source lines; line ``marked`` carries an arrow, is bold and wraps, the others are cut to the width."""
     numbered = list(lines)
     if not numbered:
         return
     gutter = len(str(numbered[-1][0]))
-    for number, text in numbered:
+    for number, code in numbered:
         here = number == marked
-        line = Text(" " * indent + ("> " if here else "  "), style="bold red" if here else "")
-        line.append(f"{number:>{gutter}} | ", style="bold" if here else "dim")
-        line.append(text.expandtabs(4), style="bold" if here else "dim")
-        line.truncate(console.width, overflow="ellipsis")
-        console.print(line, no_wrap=True, overflow="ellipsis")
+        lead = Text(
+            " " * indent + ("> " if here else "  ") + f"{number:>{gutter}} | ", style="bold red" if here else "dim"
+        )
+        text = Text(code.expandtabs(4), style="bold" if here else "dim")
+        if here:
+            hang(console, lead, text)
+            continue
+        text.truncate(max(1, console.width - lead.cell_len), overflow="ellipsis")
+        line = Text.assemble(lead, text)
+        line.rstrip()
+        console.print(line, no_wrap=True, overflow="ignore", crop=False)

@@ -77,11 +77,16 @@ def _build(record: BuildRecord) -> Iterator[str]:
         parts.append("FAILED")
     elif record.tier == "fast":
         parts.append(
-            {True: "confirmed with the real headers", False: "REFUSED by the real headers", None: "not confirmed"}[
-                record.confirmed
-            ]
+            {
+                True: "confirmed with the real headers",
+                False: "REFUSED by the real headers",
+                None: "not confirmed with the real headers",
+            }[record.confirmed]
             + (f" ({record.confirm_note})" if record.confirm_note else "")
         )
+    warnings = sum(diagnostic.severity == "warning" for diagnostic in record.diagnostics)
+    if warnings:
+        parts.append(wording.many(warnings, "warning"))
     yield ", ".join(parts)
     if record.fell_through:
         yield f"fast headers did not do: {record.fell_through}"
