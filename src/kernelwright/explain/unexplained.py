@@ -23,7 +23,9 @@ def causes(case: Case) -> Iterator[Cause]:
     elif evidence.exit is not None:
         yield ended(case, evidence.exit)
     elif evidence.exception is not None:
-        yield raised(case, evidence.exception, whose="The candidate")
+        # Without a frame of its own, the exception may be anybody's; who raised it is then not claimed.
+        own = "The candidate" if evidence.exception.frames else "Something outside the candidate's own lines"
+        yield raised(case, evidence.exception, whose=own)
     else:
         output = _differing(case)
         if output is not None:
