@@ -476,7 +476,7 @@ def _read(kind: Any, value: Any) -> Any:
         return float(value)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return kind(value)
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         return kind(**{key: _read(hints[key], item) for key, item in value.items()})
     return value
