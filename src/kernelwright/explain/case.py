@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kernelwright.explain.catalogue import CAUSES, UNEXPLAINED
-from kernelwright.explain.cpp import Sources
+from kernelwright.explain.cpp import Sources, returned_allocation
 from kernelwright.explain.python import Tree
 from kernelwright.records import Cause, Confidence, Evidence, SourceLine, Stage
 
@@ -57,6 +57,15 @@ class Case:
     def own_frame(self, frames: Sequence[SourceLine]) -> SourceLine | None:
         """The first of ``frames`` that lies in the candidate's file: innermost first, headers skipped."""
         return next((frame for frame in frames if self.is_candidate(frame.file) and frame.line > 0), None)
+
+    @cached_property
+    def output_line(self) -> int:
+        """Where the tensor that ``forward`` returns is made, in C++ or in Python; 0 without exactly one place."""
+        called = {name for call in self.tree.extension_calls if (name := self.tree.called_at(call.lineno))}
+        functions = [function for name in called for function in self.sources.named(name)]
+        made = {a.line for function in functions if (a := returned_allocation(function)) is not None}
+        made = made or set(self.tree.returned_lines)
+        return made.pop() if len(made) == 1 else 0
 
     def cause(
         self,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from kernelwright.explain import access
 from kernelwright.explain.case import Case
-from kernelwright.explain.cpp import Function, allocations, local_arrays, returned_allocation
+from kernelwright.explain.cpp import Function, allocations, local_arrays
 from kernelwright.records import Cause, Confidence, Finding, LaunchFact, Mismatch, OutputNumerics, Stage
 
 
@@ -141,7 +141,7 @@ def unwritten(case: Case, output: OutputNumerics, mismatch: Mismatch) -> Cause:
     line, evidence, fix = 0, [], "Make sure that every element of the output is written by some thread."
     kernels = {fact.kernel for fact in ran}
     if not ran:
-        line = _returned_line(case)
+        line = case.output_line
         evidence.append("no kernel was launched")
         fix = "Launch the kernel that fills the output before returning it."
     elif len(kernels) == 1:
@@ -234,12 +234,6 @@ def _launch_line(case: Case, fact: LaunchFact) -> int:
         return fact.site.line
     written = case.sources.launches_of(fact.kernel)
     return written[0].line if len(written) == 1 else 0
-
-
-def _returned_line(case: Case) -> int:
-    bound = [f for name in case.tree.bound for f in case.sources.named(name)]
-    made = [a for f in bound if (a := returned_allocation(f)) is not None]
-    return made[0].line if len(made) == 1 else 0
 
 
 def _sizes(sizes: tuple[int, int, int]) -> str:

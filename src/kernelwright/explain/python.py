@@ -114,6 +114,22 @@ class Tree:
             lines += [node.lineno for node in ast.walk(function) if _changes(node, arguments)]
         return sorted(set(lines))
 
+    @cached_property
+    def returned_lines(self) -> list[int]:
+        """Lines of ``ModelNew.forward`` that last make, by a call, a variable that it returns."""
+        lines: dict[str, int] = {}
+        for function in self._in_class("ModelNew"):
+            if not isinstance(function, ast.FunctionDef) or function.name != "forward":
+                continue
+            inside = list(ast.walk(function))
+            names = {n.value.id for n in inside if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)}
+            for node in inside:
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                    for target in node.targets:
+                        if isinstance(target, ast.Name) and target.id in names:
+                            lines[target.id] = max(node.lineno, lines.get(target.id, 0))
+        return sorted(lines.values())
+
     def members(self, class_name: str) -> list[tuple[str, int]]:
         """(name, line) of what ``__init__`` of ``class_name`` keeps on ``self`` that can hold parameters, in order."""
         found = []

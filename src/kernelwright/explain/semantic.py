@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernelwright.explain.case import Case
-from kernelwright.explain.cpp import returned_allocation, stores
+from kernelwright.explain.cpp import stores
 from kernelwright.records import Cause, OutputFact, Stage
 
 _FIX = {
@@ -34,13 +34,11 @@ def causes(case: Case) -> Iterator[Cause]:
 
 def structure(case: Case, fact: OutputFact) -> Cause:
     """Shape, dtype, device or nesting of an output differs; the line is where that output is made."""
-    bound = [function for name in case.tree.bound for function in case.sources.named(name)]
-    made = {a.line for function in bound if (a := returned_allocation(function)) is not None}
     return case.cause(
         fact.cause,
         Stage.JUDGE,
         f"{fact.output}: {fact.message}." if fact.output not in fact.message else f"{fact.message}.",
-        line=made.pop() if len(made) == 1 else 0,
+        line=case.output_line,
         fix=_FIX.get(fact.cause, ""),
     )
 

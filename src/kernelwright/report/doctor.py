@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from kernelwright.doctor import FOR_GPU, INFORMATION, NEEDED, OPTIONAL, Health
+from kernelwright.doctor import FOR_GPU, INFORMATION, NEEDED, OPTIONAL, Health, Item
+from kernelwright.report.page import hang
 
 _NEEDS = {NEEDED: "needed", FOR_GPU: "for a GPU", OPTIONAL: "optional", INFORMATION: ""}
 
 
 def render_health(health: Health, console: Console) -> None:
     """One row a thing, then what works."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, style="dim")
-    table.add_column(overflow="fold")
+    widest = max(len(item.name) for item in health.items)
     for item in health.items:
-        if item.found:
-            mark = Text("ok", style="green")
-        else:
-            mark = Text("MISSING", style="bold red") if item.need == NEEDED else Text("no", style="yellow")
-        value = item.value + (f"; {item.get}" if item.get and not item.found else "")
-        table.add_row(mark, item.name, _NEEDS[item.need], value)
-    console.print(table)
+        word, style = _mark(item)
+        lead = Text.assemble((word.ljust(9), style), item.name.ljust(widest + 2), (_NEEDS[item.need].ljust(11), "dim"))
+        hang(console, lead, item.value + (f"; {item.get}" if item.get and not item.found else ""))
     console.print()
     console.print(
         "emulated device: " + ("works" if health.emulated_device_works else "does NOT work: see MISSING above")
     )
     console.print("real GPU:        " + ("works" if health.gpu_works else "not on this machine"))
+
+
+def _mark(item: Item) -> tuple[str, str]:
+    if item.found:
+        return "ok", "green"
+    return ("MISSING", "bold red") if item.need == NEEDED else ("no", "yellow")
