@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from kernelwright.errors import MachineError
-from kernelwright.settings import cache_folder
+from kernelwright.errors import MachineError, MissingTool
+from kernelwright.settings import cache_folder, jobs
 
 Language = Literal["c", "c++"]
 
@@ -38,7 +38,7 @@ _COMPILERS: dict[Language, tuple[str, tuple[str, ...]]] = {
 
 @functools.cache
 def compiler(language: Language) -> tuple[str, str]:
-    """Path and version line of the host compiler. Raises :class:`MachineError` where there is none."""
+    """Path and version line of the host compiler. Raises :class:`MissingTool` where there is none."""
     variable, names = _COMPILERS[language]
     asked = os.environ.get(variable, "").split()
     for name in asked[:1] or names:
@@ -48,8 +48,9 @@ def compiler(language: Language) -> tuple[str, str]:
         answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
         if answer.returncode == 0 and answer.stdout:
             return path, answer.stdout.splitlines()[0]
-    raise MachineError(
-        f"no {language} compiler found (tried {', '.join(asked[:1] or names)})",
+    raise MissingTool(
+        tool=f"a {language.upper()} compiler",
+        searched=", ".join(asked[:1] or names),
         hint=f"install one (Debian, Ubuntu: apt install {names[0]}) or name one in the environment variable {variable}",
     )
 
@@ -74,7 +75,8 @@ def build_shared(
         if scratch is not None:
             objects = _objects(sources, flags, language, scratch)
             driver, _ = compiler(language)
-            _run([driver, "-shared", "-o", str(scratch / path.name), *map(str, objects), *links], name)
+            output = ["-shared", f"-Wl,-soname,{path.name}", "-o", str(scratch / path.name)]
+            _run([driver, *output, *map(str, objects), *links], name)
     return path
 
 
@@ -133,7 +135,7 @@ def _product(
 
 
 def _objects(sources: Sequence[Path], flags: Sequence[str], language: Language, scratch: Path) -> list[Path]:
-    """Compiles each source, as many at a time as there are cores; the objects, in the order of the sources."""
+    """Compiles each source, as many at a time as the ``JOBS`` setting allows; the objects in the sources' order."""
     driver, _ = compiler(language)
     made = scratch.parent
 
@@ -142,7 +144,7 @@ def _objects(sources: Sequence[Path], flags: Sequence[str], language: Language, 
         _run([driver, "-x", language, "-fPIC", *flags, "-c", str(source), "-o", str(target)], source.name)
         return target
 
-    with ThreadPoolExecutor(max_workers=min(len(sources), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(max_workers=min(len(sources), jobs())) as pool:
         return list(pool.map(compile_one, sources))
 
 

@@ -101,8 +101,8 @@ KW_API kw_tensor kw_tensor_from_blob(void *data, const int64_t *sizes, const int
 /* torch::tensor({...}): copies `count` elements of `dtype` from host memory. */
 KW_API kw_tensor kw_tensor_from_host(const void *data, int64_t count, int dtype, kw_device);
 
-/* A cuda:0 tensor over a CPU tensor's memory, without a copy; keeps that memory alive. */
-KW_API kw_tensor kw_tensor_device_twin(kw_tensor host);
+/* A cuda:0 tensor over a CPU tensor's memory, without a copy; keeps that memory alive. Reports call it `name`. */
+KW_API kw_tensor kw_tensor_device_twin(kw_tensor host, const char *name);
 
 /* ---- any operator, through the boxed dispatcher --------------------------------------------------------------------- */
 enum kw_tag { KW_NONE = 0, KW_TENSOR = 1, KW_INT = 2, KW_DOUBLE = 3, KW_BOOLEAN = 4, KW_STRING = 5, KW_INTLIST = 6,

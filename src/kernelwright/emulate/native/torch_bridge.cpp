@@ -364,16 +364,27 @@ void register_operators() {
   at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&attention_choice);
 }
 
-// A CUDA tensor over a CPU tensor's memory, without a copy: what the worker's inputs are made of.
-Tensor device_twin(const Tensor& host) {
-  TORCH_CHECK(host.device().is_cpu(), "expected a CPU tensor");
-  auto* keep = new c10::Storage(host.storage());
-  c10::DataPtr bytes(host.storage().unsafeGetStorageImpl()->mutable_data(), keep,
-                     [](void* k) { delete static_cast<c10::Storage*>(k); }, c10::Device(kDevice, 0));
+// A CUDA tensor over a CPU tensor's memory, without a copy: what the worker's inputs are made of. The memory is known to
+// the runtime under `name` for as long as the tensor (or a view of it) lives.
+Tensor device_twin(const Tensor& host, const char* name) {
+  TORCH_CHECK(host.device().is_cpu() && host.layout() == c10::kStrided, "expected a dense CPU tensor");
+  void* data = host.storage().unsafeGetStorageImpl()->mutable_data();
+  struct Keep { c10::Storage storage; void* data; };
+  auto* keep = new Keep{host.storage(), data};
+  c10::DataPtr bytes(data, keep, [](void* context) {
+    auto* kept = static_cast<Keep*>(context);
+    if (kept->data) kw_forget(kept->data);
+    delete kept;
+  }, c10::Device(kDevice, 0));
+  if (data) {
+    kw_forget(data);  // known as host memory until now, where torch allocated it here
+    kw_adopt(data, host.storage().nbytes(), KW_GLOBAL, name ? name : "");
+  }
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
       host.storage().nbytes(), std::move(bytes), device_allocator(), true));
   Tensor made = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), kKeys, host.dtype());
   made.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides(), host.storage_offset());
+  describe(made);
   return made;
 }
 

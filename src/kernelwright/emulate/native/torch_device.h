@@ -37,7 +37,7 @@ void check_sticky();
 void check_device_index(int index);
 
 // A cuda:0 tensor over a CPU tensor's memory (torch_bridge.cpp).
-at::Tensor device_twin(const at::Tensor& host);
+at::Tensor device_twin(const at::Tensor& host, const char* name);
 
 }  // namespace kw
 
@@ -48,4 +48,8 @@ __attribute__((visibility("default"))) int* kw_last_error_slot(void);
 __attribute__((visibility("default"))) void kw_watch_host_memory(void);
 // Takes the CUDA backend over: guard, hooks, allocator, generators (once; after `import torch`).
 __attribute__((visibility("default"))) void kw_torch_install(void);
+// Registers the operators (torch_bridge.cpp).
+__attribute__((visibility("default"))) void kw_torch_register(void);
+// cuda:0's default generator as a Python object (torch_python.cpp; a new reference; GIL).
+__attribute__((visibility("default"))) void* kw_default_generator(void);
 }

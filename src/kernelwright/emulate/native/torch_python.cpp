@@ -1,12 +1,14 @@
 // kw_torch.h's Python part: tensors, dtypes and devices to and from Python objects. The caller holds the GIL.
-// torch/csrc/autograd/python_variable.h brings pybind11 (15 s of compile time), so the two functions used are declared
+// torch/csrc/autograd/python_variable.h brings pybind11 (15 s of compile time), so the functions used are declared
 // here, and a tensor is reached through its `_cdata` attribute (the TensorImpl's address), the same in torch 2.9-2.14.
 #include <Python.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 
+#include "torch_device.h"
 #include "torch_value.h"
 
+PyObject* THPGenerator_initDefaultGenerator(const at::Generator& generator);
 PyObject* THPVariable_Wrap(const at::TensorBase& tensor);
 extern PyObject* THPVariableClass;
 namespace torch {
@@ -81,5 +83,11 @@ void* kw_device_to_python(kw_device device) {
   guarded_status([&] {
     object = THPDevice_New(c10::Device(c10::DeviceType(device.type), c10::DeviceIndex(device.index)));
   });
+  return object;
+}
+
+void* kw_default_generator(void) {
+  void* object = nullptr;
+  guarded_status([&] { object = THPGenerator_initDefaultGenerator(kw::default_generator()); });
   return object;
 }

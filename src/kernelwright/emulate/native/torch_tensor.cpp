@@ -102,7 +102,9 @@ int kw_cuda_check(int code) { return guarded_status([&] { kw::check_error(code);
 
 kw_tensor kw_tensor_new_ref(kw_tensor t) { return t ? give(get(t)) : nullptr; }
 void kw_tensor_release(kw_tensor t) { delete reinterpret_cast<at::Tensor*>(t); }
-kw_tensor kw_tensor_device_twin(kw_tensor host) { return guarded([&] { return kw::device_twin(get(host)); }); }
+kw_tensor kw_tensor_device_twin(kw_tensor host, const char* name) {
+  return guarded([&] { return kw::device_twin(get(host), name); });
+}
 
 int64_t kw_tensor_dim(kw_tensor t) { return get(t).dim(); }
 const int64_t* kw_tensor_sizes(kw_tensor t) { return get(t).sizes().data(); }

@@ -1,0 +1,123 @@
+"""Builds and loads libkw_torch.so, which makes ``cuda:0`` a real device of this torch.
+
+Why: it is compiled against the user's own torch. The rule: loaded once, globally (extensions find its symbols without
+linking to it), and only in the process that runs a candidate.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from kernelwright.emulate import nativebuild
+
+if TYPE_CHECKING:
+    import torch
+
+UNITS = ("torch_unit_operators.cpp", "torch_unit_interface.cpp")
+"""Compiled side by side."""
+PARTS = (
+    "torch_bridge.cpp",
+    "torch_rnn.cpp",
+    "torch_device.cpp",
+    "torch_python.cpp",
+    "torch_tensor.cpp",
+    "torch_call.cpp",
+    "torch_cuda.cpp",
+)
+"""What the units include."""
+
+
+def build() -> Path:
+    """libkw_torch.so for this torch; compiles for about 20 s on two cores where the cache does not hold it."""
+    import torch
+
+    home = Path(torch.__file__).parent
+    include = [
+        nativebuild.NATIVE,
+        home / "include",
+        home / "include/torch/csrc/api/include",
+        Path(sysconfig.get_paths()["include"]),
+    ]
+    abi = int(torch.compiled_with_cxx11_abi())
+    return nativebuild.build_shared(
+        "kw_torch",
+        [nativebuild.NATIVE / unit for unit in UNITS],
+        flags=["-std=c++20", "-O1", "-w", f"-D_GLIBCXX_USE_CXX11_ABI={abi}", *(f"-I{path}" for path in include)],
+        links=[f"-L{home / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"],
+        headers=[nativebuild.NATIVE / part for part in PARTS],
+        salt=f"{torch.__version__} {torch.version.git_version} {sysconfig.get_config_var('SOABI')}",
+    )
+
+
+@functools.cache
+def load() -> ctypes.CDLL:
+    """Loads libkw_runtime.so and libkw_torch.so and takes the CUDA backend over. Idempotent; no way back."""
+    from kernelwright.emulate import runtime
+
+    runtime.library()
+    bridge = ctypes.CDLL(str(build()), ctypes.RTLD_GLOBAL)
+    bridge.kw_tensor_from_python.restype = ctypes.c_void_p
+    bridge.kw_tensor_from_python.argtypes = [ctypes.py_object]
+    bridge.kw_tensor_device_twin.restype = ctypes.c_void_p
+    bridge.kw_tensor_device_twin.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    bridge.kw_tensor_release.argtypes = [ctypes.c_void_p]
+    bridge.kw_error_message.restype = ctypes.c_char_p
+    bridge.kw_last_error_slot.restype = ctypes.POINTER(ctypes.c_int)
+    bridge.kw_torch_install()
+    bridge.kw_torch_register()
+    bridge.kw_watch_host_memory()
+    return bridge
+
+
+def _python(name: str, *argument_types: type) -> ctypes._NamedFuncPointer:
+    """A function of the bridge that needs the GIL and returns a new Python reference."""
+    function = ctypes.PyDLL(load()._name)[name]
+    function.restype = ctypes.py_object
+    function.argtypes = list(argument_types)
+    return function
+
+
+def device_twin(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """A ``cuda:0`` tensor over a CPU tensor's memory: no copy; reports call the memory ``name``."""
+    bridge = load()
+    # The GIL is held where Python objects are touched, so these three go through PyDLL.
+    python = ctypes.PyDLL(bridge._name)
+    python.kw_tensor_from_python.restype = ctypes.c_void_p
+    python.kw_tensor_from_python.argtypes = [ctypes.py_object]
+    host = python.kw_tensor_from_python(tensor)
+    try:
+        twin = bridge.kw_tensor_device_twin(host, name.encode())
+        if not twin:
+            raise RuntimeError((bridge.kw_error_message() or b"no tensor").decode())
+    finally:
+        bridge.kw_tensor_release(host)
+    try:
+        return cast("torch.Tensor", _python("kw_tensor_to_python", ctypes.c_void_p)(twin))
+    finally:
+        bridge.kw_tensor_release(twin)
+
+
+def default_generator() -> torch.Generator:
+    """The generator that ``cuda:0`` draws from unless told otherwise."""
+    return cast("torch.Generator", _python("kw_default_generator")())
+
+
+def sticky_error() -> int:
+    """The context's sticky ``cudaError_t``, 0 for none."""
+    from kernelwright.emulate import runtime
+
+    return int(runtime.library().kw_sticky_error())
+
+
+def check(code: int) -> None:
+    """Raises torch's "CUDA error: …" for a ``cudaError_t``; nothing for 0."""
+    import torch
+
+    bridge = load()
+    if bridge.kw_cuda_check(code):
+        kind = getattr(torch, "AcceleratorError", RuntimeError)
+        raise kind((bridge.kw_error_message() or b"").decode())

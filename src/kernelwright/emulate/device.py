@@ -1,0 +1,214 @@
+"""The emulated device of a candidate's process: installs it, runs its kernels, and keeps the record of what happened.
+
+Why: the CUDA runtime shim and the torch bridge know nothing of PTX; they call back here, and here a fat binary becomes
+an :class:`EmulatedModule` and a launch an outcome. The rule: no exception may cross a C frame, so whatever goes wrong
+becomes a CUDA error for the candidate and is kept (``fault``) for the worker, which must look.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.device.specs import DeviceSpec
+from kernelwright.emulate import bridge, fatbin, native_abi, presence, runtime, sites
+from kernelwright.errors import InternalError
+from kernelwright.records import DeviceFact, Finding, LaunchFact
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelwright.emulate.module import EmulatedModule
+
+LaunchKey = tuple[str, tuple[int, int, int], tuple[int, int, int], int, int, int]
+"""Kernel, grid, block, dynamic shared bytes, error, return address: launches that agree are one fact."""
+
+
+@dataclass
+class _Module:
+    """A module an extension registered; compiled at its first use."""
+
+    key: bytes
+    ptx: str
+    compiled: EmulatedModule | None = None
+    problem: Exception | None = None
+    """Why it could not be made; raised again at every use."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An API call that the device refused, which was no launch."""
+
+    error: int
+    cause: str
+    sentence: str
+
+
+@dataclass
+class EmulatedDevice:
+    """The record of one process's device. Made by :func:`install`."""
+
+    spec: DeviceSpec
+    on_launch: Callable[[LaunchFact], None] | None = None
+    """Called before each kernel runs, with a fact that has no outcome yet."""
+    findings: list[Finding] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    printed: str = ""
+    """What kernels printed, in order."""
+    exact: set[str] = field(default_factory=set)
+    approximate: set[str] = field(default_factory=set)
+    fault: Exception | None = None
+    """The first thing that Kernelwright itself could not do (an unknown instruction, a bug)."""
+    provided: dict[str, str] = field(default_factory=dict)
+    _modules: dict[bytes, _Module] = field(default_factory=dict)
+    _launches: dict[LaunchKey, LaunchFact] = field(default_factory=dict)
+    _callbacks: Any = None
+
+    # ---- what others use -----------------------------------------------------------------------------------------
+
+    @property
+    def launches(self) -> list[LaunchFact]:
+        """Every launch in order of its first occurrence, with the host line that made it."""
+        return [replace(fact, site=sites.source_line(key[5])) for key, fact in self._launches.items()]
+
+    def provide_ptx(self, key: str, ptx: str) -> None:
+        """``ptx`` is what the module whose fat binary is the text ``kw-ptx:<key>`` runs."""
+        self.provided[key] = ptx
+
+    def wrap(self, tensor: torch.Tensor, *, name: str) -> torch.Tensor:
+        """A ``cuda:0`` tensor over a CPU tensor's memory, without a copy; reports call it ``name``."""
+        return bridge.device_twin(tensor, name)
+
+    def synchronize(self) -> None:
+        """Raises torch's error for a fault of an earlier kernel, as ``torch.cuda.synchronize`` does."""
+        bridge.check(bridge.sticky_error())
+
+    def fact(self) -> DeviceFact:
+        """What the candidate runs on, and how faithfully so far."""
+        major, minor = self.spec.compute_capability
+        words = (("exact", self.exact), ("approximate", self.approximate - self.exact))
+        fidelity = tuple(f"{word}: {', '.join(sorted(names))}" for word, names in words if names)
+        return DeviceFact("emulated", self.spec.name, f"{major}.{minor}", self.spec.key, fidelity)
+
+    # ---- what the shim calls ---------------------------------------------------------------------------------------
+
+    def register(self, container: bytes) -> bytes:
+        """A module's key; its PTX is looked for at once, compiled later."""
+        digest = hashlib.sha256(container).hexdigest().encode()
+        capability = self.spec.compute_capability
+        if digest not in self._modules:
+            named = fatbin.key(container)
+            module = _Module(digest, "")
+            try:
+                if named is not None and named not in self.provided:
+                    raise InternalError(f"no PTX was provided for the module {named}")
+                module.ptx = self.provided[named] if named is not None else fatbin.ptx(container, capability=capability)
+            except Exception as error:
+                module.problem = error
+            self._modules[digest] = module
+        return digest
+
+    def module(self, key: bytes) -> EmulatedModule:
+        """The compiled module. Raises what kept it from being made."""
+        from kernelwright.emulate.module import EmulatedModule
+
+        module = self._modules[key]
+        if module.problem is None and module.compiled is None:
+            try:
+                module.compiled = EmulatedModule(module.ptx, name=key.decode()[:12])
+            except Exception as error:
+                module.problem = error
+        if module.compiled is None:
+            raise module.problem or KeyError(key)
+        return module.compiled
+
+    def launch(self, asked: native_abi.Launch) -> int:
+        """Runs a kernel; the ``cudaError_t`` that the launch returns."""
+        before = self._fact(asked)
+        if self.on_launch is not None:
+            self.on_launch(before)
+        module = self.module(asked.module_key)
+        outcome = module.launch(
+            asked.kernel.decode(),
+            before.grid,
+            before.block,
+            asked.args,
+            before.dynamic_shared_bytes,
+            cooperative=bool(asked.cooperative),
+        )
+        self.findings.extend(outcome.findings)
+        self.printed += outcome.printed
+        self.exact |= outcome.exact
+        self.approximate |= outcome.approximate
+        self._keep(
+            asked,
+            replace(
+                before,
+                error=outcome.error,
+                error_name=native_abi.error_name(outcome.error),
+                seconds=outcome.seconds,
+                thread_instructions=outcome.thread_instructions,
+            ),
+        )
+        return int(outcome.error)
+
+    def attributes(self, key: bytes, kernel: str) -> native_abi.Attributes:
+        """What the runtime API says of a kernel. Raises ``KeyError`` for a kernel that the module has not."""
+        return native_abi.Attributes.of(self.module(key).attributes(kernel), self.spec.compute_capability)
+
+    def refused(self, asked: native_abi.Launch | None, error: int, cause: str, sentence: str) -> None:
+        """The shim refused a launch or another call: for the record."""
+        if asked is None:
+            self.refusals.append(Refusal(error, cause, sentence))
+            return
+        fact = self._fact(asked)
+        self._keep(
+            asked, replace(fact, error=error, error_name=native_abi.error_name(error), limit=cause, message=sentence)
+        )
+
+    def _fact(self, asked: native_abi.Launch) -> LaunchFact:
+        static_shared, registers = 0, None
+        if asked.kernel and asked.module_key in self._modules and self._modules[asked.module_key].compiled:
+            known = self.attributes(asked.module_key, asked.kernel.decode())
+            static_shared, registers = known.static_shared_bytes, known.registers or None
+        return LaunchFact(
+            kernel=sites.demangle(asked.kernel.decode()),
+            grid=asked.grid.triple(),
+            block=asked.block.triple(),
+            dynamic_shared_bytes=int(asked.dynamic_shared),
+            static_shared_bytes=static_shared,
+            registers=registers,
+        )
+
+    def _keep(self, asked: native_abi.Launch, fact: LaunchFact) -> None:
+        key: LaunchKey = (fact.kernel, fact.grid, fact.block, fact.dynamic_shared_bytes, fact.error, int(asked.host_pc))
+        same = self._launches.get(key)
+        if same is None:
+            self._launches[key] = fact
+            return
+        done = (same.thread_instructions or 0) + (fact.thread_instructions or 0)
+        self._launches[key] = replace(
+            same,
+            count=same.count + 1,
+            seconds=same.seconds + fact.seconds,
+            thread_instructions=None if same.thread_instructions is None else done,
+        )
+
+
+def install(spec: DeviceSpec, *, memory_limit_bytes: int | None = None) -> EmulatedDevice:
+    """Makes ``cuda:0`` the emulated device that presents ``spec``, in this process and for good.
+
+    ``memory_limit_bytes`` bounds what the device hands out below the data sheet's memory. Takes 0.3 s, and 20 s more
+    where the native parts must be compiled.
+    """
+    library = runtime.library()
+    bridge.load()
+    device = EmulatedDevice(spec)
+    native_abi.present(library, spec)
+    library.kw_set_memory_limit(ctypes.c_size_t(min(spec.memory_bytes, memory_limit_bytes or spec.memory_bytes)))
+    device._callbacks = native_abi.connect(library, device)
+    presence.install(spec)
+    return device

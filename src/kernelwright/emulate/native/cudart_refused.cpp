@@ -1,0 +1,88 @@
+// CUDA runtime functions that the emulated device does not have, refused by name.
+//
+// Why: without them a candidate that calls one would fail to link, which reads as the candidate's fault. The rule: each
+// answers cudaErrorNotSupported and says its name to the record. Arguments are not looked at, so none is declared; the
+// list is what cuda_runtime_api.h of CUDA 13.0 declares and the other files do not define (weak, so they may).
+#include <string>
+
+#include "kw_runtime.h"
+
+namespace {
+constexpr int kNotSupported = 801;  // cudaErrorNotSupported
+
+int refuse(const char* name) {
+  std::string sentence = std::string("the emulated device has no ") + name;
+  const kw_callbacks* callbacks = kw_get_callbacks();
+  if (callbacks && callbacks->refusal) callbacks->refusal(nullptr, kNotSupported, "unexplained", sentence.c_str());
+  return kNotSupported;
+}
+}  // namespace
+
+#define KW_REFUSED(X) \
+    X(cudaArrayGetInfo) X(cudaArrayGetMemoryRequirements) X(cudaArrayGetPlane) X(cudaChooseDevice) \
+    X(cudaCreateChannelDesc) X(cudaCreateSurfaceObject) X(cudaCreateTextureObject) X(cudaCtxResetPersistingL2Cache) \
+    X(cudaDestroyExternalMemory) X(cudaDestroyExternalSemaphore) X(cudaDestroySurfaceObject) \
+    X(cudaDestroyTextureObject) X(cudaDeviceDisablePeerAccess) X(cudaDeviceFlushGPUDirectRDMAWrites) \
+    X(cudaDeviceGetByPCIBusId) X(cudaDeviceGetDefaultMemPool) X(cudaDeviceGetGraphMemAttribute) \
+    X(cudaDeviceGetHostAtomicCapabilities) X(cudaDeviceGetMemPool) X(cudaDeviceGetNvSciSyncAttributes) \
+    X(cudaDeviceGetP2PAtomicCapabilities) X(cudaDeviceGetP2PAttribute) X(cudaDeviceGraphMemTrim) \
+    X(cudaDeviceRegisterAsyncNotification) X(cudaDeviceSetGraphMemAttribute) X(cudaDeviceSetMemPool) \
+    X(cudaDeviceUnregisterAsyncNotification) X(cudaExternalMemoryGetMappedBuffer) \
+    X(cudaExternalMemoryGetMappedMipmappedArray) X(cudaFreeArray) X(cudaFreeMipmappedArray) X(cudaFuncGetParamInfo) \
+    X(cudaGetChannelDesc) X(cudaGetDriverEntryPointByVersion) X(cudaGetExportTable) X(cudaGetFuncBySymbol) \
+    X(cudaGetMipmappedArrayLevel) X(cudaGetSurfaceObjectResourceDesc) X(cudaGetTextureObjectResourceDesc) \
+    X(cudaGetTextureObjectResourceViewDesc) X(cudaGetTextureObjectTextureDesc) X(cudaGraphAddChildGraphNode) \
+    X(cudaGraphAddDependencies) X(cudaGraphAddEmptyNode) X(cudaGraphAddExternalSemaphoresSignalNode) \
+    X(cudaGraphAddExternalSemaphoresWaitNode) X(cudaGraphAddHostNode) X(cudaGraphAddKernelNode) \
+    X(cudaGraphAddMemAllocNode) X(cudaGraphAddMemFreeNode) X(cudaGraphAddMemcpyNode) X(cudaGraphAddMemsetNode) \
+    X(cudaGraphAddNode) X(cudaGraphChildGraphNodeGetGraph) X(cudaGraphClone) X(cudaGraphConditionalHandleCreate) \
+    X(cudaGraphCreate) X(cudaGraphDebugDotPrint) X(cudaGraphDestroy) X(cudaGraphDestroyNode) X(cudaGraphExecDestroy) \
+    X(cudaGraphExecExternalSemaphoresSignalNodeSetParams) X(cudaGraphExecExternalSemaphoresWaitNodeSetParams) \
+    X(cudaGraphExecGetFlags) X(cudaGraphExecHostNodeSetParams) X(cudaGraphExecKernelNodeSetParams) \
+    X(cudaGraphExecMemcpyNodeSetParams) X(cudaGraphExecMemsetNodeSetParams) X(cudaGraphExecNodeSetParams) \
+    X(cudaGraphExecUpdate) X(cudaGraphExternalSemaphoresSignalNodeGetParams) \
+    X(cudaGraphExternalSemaphoresSignalNodeSetParams) X(cudaGraphExternalSemaphoresWaitNodeGetParams) \
+    X(cudaGraphExternalSemaphoresWaitNodeSetParams) X(cudaGraphGetEdges) X(cudaGraphGetNodes) \
+    X(cudaGraphGetRootNodes) X(cudaGraphHostNodeGetParams) X(cudaGraphHostNodeSetParams) X(cudaGraphInstantiate) \
+    X(cudaGraphInstantiateWithFlags) X(cudaGraphInstantiateWithParams) X(cudaGraphKernelNodeCopyAttributes) \
+    X(cudaGraphKernelNodeGetAttribute) X(cudaGraphKernelNodeGetParams) X(cudaGraphKernelNodeSetAttribute) \
+    X(cudaGraphKernelNodeSetParams) X(cudaGraphLaunch) X(cudaGraphMemAllocNodeGetParams) \
+    X(cudaGraphMemFreeNodeGetParams) X(cudaGraphMemcpyNodeGetParams) X(cudaGraphMemcpyNodeSetParams) \
+    X(cudaGraphMemsetNodeGetParams) X(cudaGraphMemsetNodeSetParams) X(cudaGraphNodeFindInClone) \
+    X(cudaGraphNodeGetDependencies) X(cudaGraphNodeGetDependentNodes) X(cudaGraphNodeGetEnabled) \
+    X(cudaGraphNodeGetType) X(cudaGraphNodeSetEnabled) X(cudaGraphNodeSetParams) X(cudaGraphReleaseUserObject) \
+    X(cudaGraphRemoveDependencies) X(cudaGraphRetainUserObject) X(cudaGraphicsMapResources) \
+    X(cudaGraphicsResourceGetMappedMipmappedArray) X(cudaGraphicsResourceGetMappedPointer) \
+    X(cudaGraphicsResourceSetMapFlags) X(cudaGraphicsSubResourceGetMappedArray) X(cudaGraphicsUnmapResources) \
+    X(cudaGraphicsUnregisterResource) X(cudaImportExternalMemory) X(cudaImportExternalSemaphore) \
+    X(cudaIpcCloseMemHandle) X(cudaIpcGetEventHandle) X(cudaIpcGetMemHandle) X(cudaIpcOpenEventHandle) \
+    X(cudaIpcOpenMemHandle) X(cudaKernelSetAttributeForDevice) X(cudaLibraryEnumerateKernels) \
+    X(cudaLibraryGetGlobal) X(cudaLibraryGetKernel) X(cudaLibraryGetKernelCount) X(cudaLibraryGetManaged) \
+    X(cudaLibraryGetUnifiedFunction) X(cudaLibraryLoadData) X(cudaLibraryLoadFromFile) X(cudaLibraryUnload) \
+    X(cudaLogsCurrent) X(cudaLogsDumpToFile) X(cudaLogsDumpToMemory) X(cudaLogsRegisterCallback) \
+    X(cudaLogsUnregisterCallback) X(cudaMalloc3DArray) X(cudaMallocArray) X(cudaMallocFromPoolAsync) \
+    X(cudaMallocMipmappedArray) X(cudaMemDiscardAndPrefetchBatchAsync) X(cudaMemDiscardBatchAsync) \
+    X(cudaMemGetDefaultMemPool) X(cudaMemGetMemPool) X(cudaMemPoolCreate) X(cudaMemPoolDestroy) \
+    X(cudaMemPoolExportPointer) X(cudaMemPoolExportToShareableHandle) X(cudaMemPoolGetAccess) \
+    X(cudaMemPoolGetAttribute) X(cudaMemPoolImportFromShareableHandle) X(cudaMemPoolImportPointer) \
+    X(cudaMemPoolSetAccess) X(cudaMemPoolSetAttribute) X(cudaMemPoolTrimTo) X(cudaMemPrefetchBatchAsync) \
+    X(cudaMemRangeGetAttribute) X(cudaMemRangeGetAttributes) X(cudaMemSetMemPool) X(cudaMemcpy2DArrayToArray) \
+    X(cudaMemcpy2DFromArray) X(cudaMemcpy2DFromArrayAsync) X(cudaMemcpy2DToArray) X(cudaMemcpy2DToArrayAsync) \
+    X(cudaMemcpy3D) X(cudaMemcpy3DAsync) X(cudaMemcpy3DBatchAsync) X(cudaMemcpy3DPeer) X(cudaMemcpy3DPeerAsync) \
+    X(cudaMemcpyBatchAsync) X(cudaMemset3D) X(cudaMemset3DAsync) X(cudaMipmappedArrayGetMemoryRequirements) \
+    X(cudaOccupancyMaxActiveClusters) X(cudaOccupancyMaxPotentialClusterSize) X(cudaSetValidDevices) \
+    X(cudaSignalExternalSemaphoresAsync) X(cudaStreamAttachMemAsync) X(cudaStreamBeginCapture) \
+    X(cudaStreamBeginCaptureToGraph) X(cudaStreamCopyAttributes) X(cudaStreamEndCapture) X(cudaStreamGetAttribute) \
+    X(cudaStreamGetCaptureInfo) X(cudaStreamGetDevice) X(cudaStreamGetId) X(cudaStreamSetAttribute) \
+    X(cudaStreamUpdateCaptureDependencies) X(cudaUserObjectCreate) X(cudaUserObjectRelease) X(cudaUserObjectRetain) \
+    X(cudaWaitExternalSemaphoresAsync)
+
+#define X(name) extern "C" __attribute__((weak)) int name() { return refuse(#name); }
+KW_REFUSED(X)
+#undef X
+
+extern "C" {
+// Texture and surface references are registered when an extension is loaded; using one is what fails.
+void __cudaRegisterTexture() {}
+void __cudaRegisterSurface() {}
+}
