@@ -1,0 +1,342 @@
+"""One function out of a kernel and all it calls, in the few forms that code generation knows.
+
+Why: a warp that stops at a barrier inside a called function must resume there, so calls cannot live on a host stack.
+The rule: every call is replaced by the callee's body with its own registers and labels; parameters of calls become
+registers where each piece is always accessed the same way, and local memory elsewhere; a guard on an instruction that
+lanes wait at, or that ends a thread, becomes a branch around it. Recursion and indirect calls are refused by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .ptx.ir import (
+    Args,
+    Function,
+    Guard,
+    Instruction,
+    Label,
+    Mem,
+    Module,
+    Not,
+    Operand,
+    Pair,
+    Position,
+    Reg,
+    Sym,
+    Variable,
+    Vec,
+)  # fmt: skip
+from .ptx.operands import call_parts, converges, suspends
+from .ptx.types import TYPE_BYTES
+
+BUILTINS = frozenset({"vprintf", "__assertfail", "malloc", "free"})
+"""Functions without a body that the runtime provides."""
+
+_AROUND = frozenset({"ret", "exit", "trap", "call", "brx"})
+
+
+class RefusedCall(Exception):
+    """A call that cannot be flattened; names the callee and the place."""
+
+    def __init__(self, instruction: Instruction, why: str) -> None:
+        place = f"PTX line {instruction.ptx_line}"
+        if instruction.position is not None:
+            place += f", {instruction.position.file}:{instruction.position.line}"
+        super().__init__(f"{instruction.opcode} is not emulated ({place}): {why}")
+        self.instruction = instruction
+
+
+@dataclass
+class _Body:
+    """Instructions in the making, with the labels that stand before each."""
+
+    instructions: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    variables: list[Variable] = field(default_factory=list)
+    registers: dict[str, Reg] = field(default_factory=dict)
+    expansions: int = 0
+
+    def place(self, label: str) -> None:
+        self.labels[label] = len(self.instructions)
+
+
+def flatten(module: Module, function: Function) -> Function:
+    """``function`` with every call expanded. Raises :class:`RefusedCall`."""
+    body = _Body()
+    _expand(module, function, body, suffix="", names={}, outer=None, stack=(function.name,))
+    end = function.instructions[-1] if function.instructions else None
+    body.instructions.append(
+        Instruction("exit", (), (), None, end.ptx_line if end else function.ptx_line, end.position if end else None)
+    )
+    flat = dataclasses.replace(
+        function,
+        instructions=tuple(body.instructions),
+        labels=body.labels,
+        registers=body.registers,
+        locals=tuple(body.variables),
+        branch_targets=body.targets,
+    )
+    return _branch_around(_without_call_memory(flat))
+
+
+# ---- inlining
+
+
+def _renamed(operand: Operand, rename: Callable[[str], str], names: dict[str, str]) -> Operand:
+    def again(item: Operand) -> Operand:
+        return _renamed(item, rename, names)
+
+    if isinstance(operand, Reg):
+        return Reg(rename(operand.name), operand.type)
+    if isinstance(operand, Sym):
+        return Sym(names.get(operand.name, operand.name), operand.offset)
+    if isinstance(operand, Mem):
+        base = again(operand.base)
+        assert isinstance(base, (Reg, Sym)) or base is operand.base
+        return dataclasses.replace(operand, base=base)  # type: ignore[arg-type]
+    if isinstance(operand, Vec):
+        return Vec(tuple(map(again, operand.items)))
+    if isinstance(operand, Args):
+        return Args(tuple(map(again, operand.items)))
+    if isinstance(operand, Pair):
+        return Pair(again(operand.first), None if operand.second is None else again(operand.second))
+    if isinstance(operand, Not):
+        return Not(Reg(rename(operand.operand.name), operand.operand.type))
+    if isinstance(operand, Label):
+        return Label(rename(operand.name))
+    return operand
+
+
+def _inlined(position: Position | None, callee: str, call: Position | None) -> Position | None:
+    """A callee's position with the call's behind it."""
+    if position is None:
+        return call
+    if position.inlined_at is None:
+        return dataclasses.replace(position, function=position.function or callee, inlined_at=call)
+    return dataclasses.replace(position, inlined_at=_inlined(position.inlined_at, callee, call))
+
+
+def _expand(
+    module: Module,
+    function: Function,
+    body: _Body,
+    *,
+    suffix: str,
+    names: dict[str, str],
+    outer: tuple[Position | None, str] | None,
+    stack: tuple[str, ...],
+) -> None:
+    """Append ``function``'s instructions; ``outer`` is the calling position and the label behind the call."""
+
+    def rename(name: str) -> str:
+        return name + suffix
+
+    names = dict(names)
+    for variable in function.locals:
+        shared = variable.space == "shared"
+        new = f"{function.name}::{variable.name}" if shared and suffix else variable.name + ("" if shared else suffix)
+        names[variable.name] = new
+        if not any(known.name == new for known in body.variables):
+            body.variables.append(dataclasses.replace(variable, name=new))
+    for register in function.registers.values():
+        body.registers[rename(register.name)] = Reg(rename(register.name), register.type)
+    for name, targets in function.branch_targets.items():
+        body.targets[rename(name)] = tuple(map(rename, targets))
+    standing: dict[int, list[str]] = {}
+    for label, index in function.labels.items():
+        standing.setdefault(index, []).append(rename(label))
+    for index, instruction in enumerate(function.instructions):
+        for label in standing.get(index, ()):
+            body.place(label)
+        position = instruction.position
+        if outer is not None:
+            position = _inlined(position, function.name, outer[0])
+        guard = instruction.guard
+        if guard is not None:
+            guard = Guard(Reg(rename(guard.register.name), guard.register.type), guard.negated)
+        operands = tuple(_renamed(operand, rename, names) for operand in instruction.operands)
+        new_one = dataclasses.replace(instruction, operands=operands, guard=guard, position=position)
+        if instruction.op == "ret" and outer is not None:
+            body.instructions.append(dataclasses.replace(new_one, op="bra", mods=(), operands=(Label(outer[1]),)))
+        elif instruction.op == "call":
+            _call(module, new_one, body, stack)
+        else:
+            body.instructions.append(new_one)
+    for label in standing.get(len(function.instructions), ()):
+        body.place(label)
+
+
+def _call(module: Module, call: Instruction, body: _Body, stack: tuple[str, ...]) -> None:
+    parts = call_parts(call)
+    if not isinstance(parts.target, Sym):
+        raise RefusedCall(call, "indirect calls are not supported")
+    name = module.aliases.get(parts.target.name, parts.target.name)
+    if name in BUILTINS and name not in module.functions:
+        body.instructions.append(call)
+        if name == "__assertfail":
+            body.instructions.append(dataclasses.replace(call, op="exit", mods=(), operands=()))
+        return
+    callee = module.functions.get(name)
+    if callee is None:
+        raise RefusedCall(call, f"{name} has no body in this module")
+    if name in stack:
+        raise RefusedCall(call, f"{name} calls itself; recursion is not supported")
+    body.expansions += 1
+    number = body.expansions
+    behind = f"$behind${number}"
+    names: dict[str, str] = {}
+    formal = (*callee.params, *callee.returns)
+    actual = (*parts.arguments, *parts.returns)
+    if len(formal) != len(actual):
+        raise RefusedCall(call, f"{name} takes {len(formal)} parameters, {len(actual)} are given")
+    for param, operand in zip(formal, actual, strict=True):
+        if not isinstance(operand, Sym):
+            raise RefusedCall(call, "arguments in registers")
+        names[param.name] = operand.name
+    skip = f"$skip${number}"
+    if call.guard is not None:
+        around = Guard(call.guard.register, not call.guard.negated)
+        body.instructions.append(dataclasses.replace(call, op="bra", mods=(), operands=(Label(skip),), guard=around))
+    _expand(module, callee, body, suffix=f"${number}", names=names, outer=(call.position, behind), stack=(*stack, name))
+    body.place(behind)
+    body.place(skip)
+
+
+# ---- parameters of calls
+
+
+@dataclass
+class _Use:
+    pieces: set[tuple[int, int]] = field(default_factory=set)
+    plain: bool = True
+
+
+def _components(instruction: Instruction) -> tuple[Operand, ...]:
+    operand = instruction.operands[0] if instruction.op == "ld" else instruction.operands[1]
+    return operand.items if isinstance(operand, Vec) else (operand,)
+
+
+def _scratch_access(instruction: Instruction, scratch: dict[str, Variable]) -> tuple[str, int] | None:
+    """Variable and offset of a ``ld.param``/``st.param`` on a call's scratch."""
+    if instruction.op not in ("ld", "st") or not any(mod.split("::")[0] == "param" for mod in instruction.mods):
+        return None
+    memory = instruction.operands[1 if instruction.op == "ld" else 0]
+    if not isinstance(memory, Mem) or not isinstance(memory.base, Sym) or memory.base.name not in scratch:
+        return None
+    return memory.base.name, memory.base.offset + memory.offset
+
+
+def _named(operand: Operand) -> set[str]:
+    if isinstance(operand, Sym):
+        return {operand.name}
+    if isinstance(operand, Mem):
+        return _named(operand.base)
+    if isinstance(operand, (Vec, Args)):
+        return set().union(*map(_named, operand.items)) if operand.items else set()
+    return set()
+
+
+def _without_call_memory(function: Function) -> Function:
+    """Call parameters as registers, or as local memory where pieces overlap or an address is taken."""
+    scratch = {variable.name: variable for variable in function.locals if variable.space == "param"}
+    if not scratch:
+        return function
+    uses = {name: _Use() for name in scratch}
+    for instruction in function.instructions:
+        access = _scratch_access(instruction, scratch)
+        if access is not None:
+            size = TYPE_BYTES[instruction.mods[-1]]
+            for number in range(len(_components(instruction))):
+                uses[access[0]].pieces.add((access[1] + number * size, size))
+            continue
+        if instruction.op == "call":
+            for operand in instruction.operands:
+                for name in _named(operand) & scratch.keys():
+                    uses[name].pieces.add((0, scratch[name].size))
+            continue
+        for operand in instruction.operands:
+            for name in _named(operand) & scratch.keys():
+                uses[name].plain = False
+    for use in uses.values():
+        ordered = sorted(use.pieces)
+        use.plain = use.plain and all(a + s <= b for (a, s), (b, _) in zip(ordered, ordered[1:], strict=False))
+    made: list[Instruction] = []
+    moved = [0] * (len(function.instructions) + 1)
+    registers = dict(function.registers)
+
+    def piece(name: str, offset: int, size: int) -> Reg:
+        register = Reg(f"%{name}+{offset}", f"b{8 * size}")
+        registers[register.name] = register
+        return register
+
+    def as_register(operand: Operand) -> Operand:
+        if isinstance(operand, Sym) and operand.name in scratch:
+            return piece(operand.name, 0, scratch[operand.name].size)
+        if isinstance(operand, Args):
+            return Args(tuple(map(as_register, operand.items)))
+        return operand
+
+    for index, instruction in enumerate(function.instructions):
+        moved[index] = len(made)
+        access = _scratch_access(instruction, scratch)
+        if instruction.op == "call":
+            made.append(dataclasses.replace(instruction, operands=tuple(map(as_register, instruction.operands))))
+        elif access is None:
+            made.append(instruction)
+        elif not uses[access[0]].plain:
+            mods = tuple("local" if mod.split("::")[0] == "param" else mod for mod in instruction.mods)
+            made.append(dataclasses.replace(instruction, mods=mods))
+        else:
+            type_ = instruction.mods[-1]
+            size = TYPE_BYTES[type_]
+            for number, component in enumerate(_components(instruction)):
+                register = piece(access[0], access[1] + number * size, size)
+                pair = (component, register) if instruction.op == "ld" else (register, component)
+                made.append(dataclasses.replace(instruction, op="mov", mods=(type_,), operands=pair))
+    moved[len(function.instructions)] = len(made)
+    variables = tuple(
+        dataclasses.replace(variable, space="local") if variable.name in scratch else variable
+        for variable in function.locals
+        if variable.name not in scratch or not uses[variable.name].plain
+    )
+    return dataclasses.replace(
+        function,
+        instructions=tuple(made),
+        labels={label: moved[index] for label, index in function.labels.items()},
+        registers=registers,
+        locals=variables,
+    )
+
+
+# ---- guards
+
+
+def _branch_around(function: Function) -> Function:
+    """Guards on what lanes wait at become branches; a barrier's reduction gets its own instruction behind it."""
+    made: list[Instruction] = []
+    labels: dict[str, int] = {}
+    moved = [0] * (len(function.instructions) + 1)
+    for index, instruction in enumerate(function.instructions):
+        moved[index] = len(made)
+        guard = instruction.guard
+        waits = suspends(instruction) or converges(instruction) or instruction.op == "activemask"
+        skip = f"$around${index}"
+        if guard is not None and (waits or instruction.op in _AROUND):
+            around = Guard(guard.register, not guard.negated)
+            made.append(dataclasses.replace(instruction, op="bra", mods=(), operands=(Label(skip),), guard=around))
+            instruction = dataclasses.replace(instruction, guard=None)
+        else:
+            guard = None
+        made.append(instruction)
+        if suspends(instruction) and "red" in instruction.mods:
+            kind = next(mod for mod in instruction.mods if mod in ("popc", "and", "or"))
+            made.append(dataclasses.replace(instruction, op="kw_red", mods=(kind,), operands=instruction.operands[:1]))
+        if guard is not None:
+            labels[skip] = len(made)
+    moved[len(function.instructions)] = len(made)
+    labels.update({label: moved[index] for label, index in function.labels.items()})
+    return dataclasses.replace(function, instructions=tuple(made), labels=labels)

@@ -1,0 +1,68 @@
+/* Loads and stores of a warp, 32 lanes at a time, checked.
+ *
+ * Why out of line: inlined into generated code they would be most of its compile time; called, they cost some 20 ns
+ * (2026-11). The rule: a load that is not admitted gives poison, a store is dropped, the rest of the warp goes on.
+ */
+#include "runtime_access.h"
+#include <string.h>
+
+#define EACH(l, mask) for (uint32_t rest_ = (mask), l; rest_ && (l = (uint32_t)__builtin_ctz(rest_), 1); rest_ &= rest_ - 1)
+
+static void poison_lanes(kw_warp *w, uint32_t lanes, const int size, const int parts) {
+  static const uint16_t pattern[4] = {KW_POISON16, KW_POISON16, KW_POISON16, KW_POISON16};
+  for (int j = 0; j < parts; j++)
+    EACH(l, lanes) memcpy((uint8_t *)w->d + (size_t)j * KW_LANES * size + l * size, pattern, (size_t)size);
+}
+
+#define DEFINE(space_name, SPACE, size, parts)                                                                         \
+  KW_API void kw_ld_##space_name##_##size##x##parts(kw_warp *w, uint32_t mask, uint32_t site) {                        \
+    typedef uint##size##_t element;                                                                                    \
+    enum { step = sizeof(element), bytes = step * parts };                                                             \
+    element(*d)[KW_LANES] = (element(*)[KW_LANES])w->d;                                                                \
+    int dense;                                                                                                         \
+    uint32_t allowed = mask;                                                                                           \
+    if (__builtin_expect(!fits(w, mask, site, bytes, SPACE, &dense), 0)) {                                             \
+      allowed = kw_admit(w, mask, site, bytes, KW_LOAD, SPACE);                                                        \
+      if (allowed != mask) poison_lanes(w, mask & ~allowed, step, parts);                                              \
+    }                                                                                                                  \
+    if (allowed == ~0u && dense && SPACE != KW_IN_LOCAL) {                                                             \
+      const element *p = (const element *)place(w, SPACE, 0);                                                          \
+      for (int l = 0; l < KW_LANES; l++)                                                                               \
+        for (int j = 0; j < parts; j++) d[j][l] = p[l * parts + j];                                                    \
+    } else if (allowed == ~0u) {                                                                                       \
+      for (int l = 0; l < KW_LANES; l++)                                                                               \
+        for (int j = 0; j < parts; j++) d[j][l] = ((const element *)place(w, SPACE, l))[j];                            \
+    } else {                                                                                                           \
+      EACH(l, allowed)                                                                                                 \
+      for (int j = 0; j < parts; j++) d[j][l] = ((const element *)place(w, SPACE, (int)l))[j];                         \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  KW_API void kw_st_##space_name##_##size##x##parts(kw_warp *w, uint32_t mask, uint32_t site) {                        \
+    typedef uint##size##_t element;                                                                                    \
+    enum { step = sizeof(element), bytes = step * parts };                                                             \
+    const element(*d)[KW_LANES] = (const element(*)[KW_LANES])w->d;                                                    \
+    int dense;                                                                                                         \
+    uint32_t allowed = mask;                                                                                           \
+    if (__builtin_expect(!fits(w, mask, site, bytes, SPACE, &dense), 0))                                               \
+      allowed = kw_admit(w, mask, site, bytes, KW_STORE, SPACE);                                                       \
+    if (allowed == ~0u && dense && SPACE != KW_IN_LOCAL) {                                                             \
+      element *p = (element *)place(w, SPACE, 0);                                                                      \
+      for (int l = 0; l < KW_LANES; l++)                                                                               \
+        for (int j = 0; j < parts; j++) p[l * parts + j] = d[j][l];                                                    \
+    } else {                                                                                                           \
+      EACH(l, allowed)                                                                                                 \
+      for (int j = 0; j < parts; j++) ((element *)place(w, SPACE, (int)l))[j] = d[j][l];                               \
+    }                                                                                                                  \
+  }
+
+#define WIDTHS(space_name, SPACE)                                                                                      \
+  DEFINE(space_name, SPACE, 8, 1) DEFINE(space_name, SPACE, 8, 2) DEFINE(space_name, SPACE, 8, 4)                      \
+  DEFINE(space_name, SPACE, 16, 1) DEFINE(space_name, SPACE, 16, 2) DEFINE(space_name, SPACE, 16, 4)                   \
+  DEFINE(space_name, SPACE, 32, 1) DEFINE(space_name, SPACE, 32, 2) DEFINE(space_name, SPACE, 32, 4)                   \
+  DEFINE(space_name, SPACE, 32, 8) DEFINE(space_name, SPACE, 64, 1) DEFINE(space_name, SPACE, 64, 2)                   \
+  DEFINE(space_name, SPACE, 64, 4)
+
+WIDTHS(global, KW_IN_GLOBAL)
+WIDTHS(shared, KW_IN_SHARED)
+WIDTHS(local, KW_IN_LOCAL)
+WIDTHS(generic, KW_IN_GENERIC)

@@ -1,0 +1,12 @@
+/* A block's inner parts, for the scheduler and the barriers. */
+#ifndef KW_RUNTIME_BLOCK_H
+#define KW_RUNTIME_BLOCK_H
+#include "runtime_warp.h"
+
+static inline kw_warp *kw_warp_of(const kw_block *b, uint32_t i) {
+  return (kw_warp *)(b->memory + (uint64_t)i * (KW_REGISTERS_AT + b->run->register_bytes));
+}
+int kw_force_sync(kw_warp *);
+int kw_complete_barriers(kw_block *);
+void kw_resolve_stuck(kw_block *);
+#endif
