@@ -136,7 +136,7 @@ SETTINGS: tuple[Setting, ...] = (
         _path,
         "file",
         None,
-        "The nvcc to build with. Unset: `$CUDA_HOME/bin/nvcc`, then `PATH`, then the one installed as Python wheels.",
+        "The nvcc to build with. Unset: `$CUDA_HOME/bin/nvcc`, `PATH`, Python wheels, `/usr/local/cuda`.",
     ),
     Setting(
         "DEVICE",
@@ -148,7 +148,12 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("AS", str, "GPU", "h200", "The data sheet that the emulated device presents.", "--as"),
     Setting(
-        "TIMEOUT", _seconds, "seconds", 300.0, "Longest a check may take before the candidate is stopped.", "--timeout"
+        "TIMEOUT",
+        _seconds,
+        "seconds",
+        300.0,
+        "Longest the candidate may take in all, and the reference in all.",
+        "--timeout",
     ),
     Setting(
         "MEMORY",

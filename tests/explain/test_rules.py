@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -211,6 +213,29 @@ def test_a_changed_input_is_named_at_the_only_place_that_changes_it(evidence: Ma
     numerics = Numerics(1e-4, 1e-4, "float64", "none", (Trial(0, True),), None, True, mutated=("input 0",))
     cause = explain(evidence(numerics=numerics))[0]
     assert (cause.id, cause.line) == ("semantic.mutates-input", at("x.mul_(2)"))
+
+
+@pytest.mark.parametrize(
+    ("weights", "note", "expected"),
+    [
+        ("state_dict", "", ("semantic.weights", Confidence.CERTAIN)),
+        ("differ", "the candidate has no fc.weight", ("semantic.weights", Confidence.LIKELY)),
+        ("differ", "", (UNEXPLAINED, Confidence.CERTAIN)),
+        ("rng", "", (UNEXPLAINED, Confidence.CERTAIN)),
+    ],
+)
+def test_weights_are_blamed_where_the_references_helped_or_could_not_be_tried(
+    evidence: Make, wrong: Make, at: At, tmp_path: Path, weights: str, note: str, expected: tuple[str, Confidence]
+) -> None:
+    problem = tmp_path / "problem.py"
+    problem.write_text(
+        "class Model:\n    def __init__(self):\n        self.first = Linear(4, 4)\n        self.second = Linear(4, 4)",
+        encoding="utf-8",
+    )
+    numerics = dataclasses.replace(wrong(), weights=weights, weights_note=note)
+    cause = explain(dataclasses.replace(evidence(numerics=numerics), problem_file=str(problem)))[0]
+    assert (cause.id, cause.confidence) == expected
+    assert cause.line == (at("self.second = torch.nn.Linear") if cause.id == "semantic.weights" else 0)
 
 
 def test_another_shape_is_named_with_both_shapes(evidence: Make) -> None:

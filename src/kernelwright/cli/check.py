@@ -58,7 +58,7 @@ def setting(name: str) -> Callable[[str], Any]:
     "timeout_s",
     type=setting("TIMEOUT"),
     metavar="SECONDS",
-    help="Longest the check may take.  [default: 300]",
+    help="Longest the candidate may take in all.  [default: 300]",
 )
 @click.option(
     "--memory",

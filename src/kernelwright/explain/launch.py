@@ -46,7 +46,7 @@ def limit(case: Case, fact: LaunchFact) -> Cause:
     return case.cause(
         fact.limit,
         Stage.RUN,
-        f"The launch of {access.kernel(fact.kernel)} is refused: {fact.message or code}.",
+        f"The launch of {access.kernel(fact.kernel)} is refused: {(fact.message or code).rstrip('.')}.",
         line=size or line,
         evidence=[
             f"grid {grid}, block {block}{shared}",

@@ -1,8 +1,8 @@
 """Causes of the family ``semantic``: it computes something else than the reference does.
 
 Needs: a difference in structure (``OutputFact``), an input or parameter that changed (``Numerics.mutated``), or weights
-that neither an equal construction nor loading by name makes equal (``Numerics.weights``). The rule: a line is named
-only where the text has exactly one place for it.
+that an equal seed does not make equal (``Numerics.weights``). The rule: a line is named only where the text has exactly
+one place for it, and weights are blamed only where loading the reference's helped, or could not be tried.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from kernelwright.explain.case import Case
 from kernelwright.explain.cpp import stores
-from kernelwright.records import Cause, OutputFact, Stage
+from kernelwright.records import Cause, Confidence, OutputFact, Stage
 
 _FIX = {
     "semantic.shape": "Return the shape that the reference returns, kept dimensions included.",
@@ -28,8 +28,12 @@ def causes(case: Case) -> Iterator[Cause]:
         return
     if numerics.mutated:
         yield mutates_input(case, numerics.mutated)
-    if numerics.weights == "differ":
-        yield weights(case, numerics.weights_note)
+    failed = not all(trial.passed for trial in numerics.trials)
+    if failed and numerics.weights == "state_dict":
+        yield weights(case, "with the reference's weights, loaded by name, the outputs agree", Confidence.CERTAIN)
+    elif failed and numerics.weights == "differ" and numerics.weights_note:
+        # Without the note they could be loaded, and loading them did not help: then they are not what is wrong.
+        yield weights(case, numerics.weights_note, Confidence.LIKELY)
 
 
 def structure(case: Case, fact: OutputFact) -> Cause:
@@ -58,12 +62,11 @@ def mutates_input(case: Case, changed: tuple[str, ...]) -> Cause:
     )
 
 
-def weights(case: Case, note: str) -> Cause:
+def weights(case: Case, note: str, confidence: Confidence) -> Cause:
     """Parameters differ: the first one that the candidate creates in another place or under another name."""
     theirs = [name for name, _ in case.problem_tree.members("Model")]
     ours = case.tree.members("ModelNew")
-    line = 0
-    evidence = ["neither an equal seed nor loading the reference's state by name makes the parameters equal", note]
+    line, evidence = 0, ["constructed under the reference's seed, the parameters differ from the reference's", note]
     for position, (name, at) in enumerate(ours):
         if theirs and (position >= len(theirs) or theirs[position] != name):
             line = at
@@ -77,4 +80,5 @@ def weights(case: Case, note: str) -> Cause:
         line=line,
         evidence=evidence,
         fix="Create the same layers, in the same order, under the same names as the reference.",
+        confidence=confidence,
     )

@@ -14,7 +14,7 @@ from kernelwright.report import wording
 
 _WEIGHTS = {
     "rng": "weights from the same random stream",
-    "state_dict": "weights loaded by name",
+    "state_dict": "weights loaded by name agree",
     "none": "no weights",
     "differ": "weights DIFFER",
 }
