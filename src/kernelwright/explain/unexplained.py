@@ -70,11 +70,11 @@ def finding(case: Case, seen: Finding) -> Cause:
     from kernelwright.explain import access
 
     frame = case.own_frame(seen.frames)
+    what = f"{access.does(seen)} {access.where(seen)}" if seen.bytes else f"stops at {seen.cause.split('.')[-1]}"
     return case.cause(
         UNEXPLAINED,
         Stage.RUN,
-        f"{access.who(seen)} {access.does(seen)} {access.where(seen)}"
-        + (f": {seen.message}" if seen.message else f" ({seen.cause})"),
+        f"{access.who(seen)} {what}: {seen.message or seen.cause}.",
         line=frame.line if frame else 0,
         evidence=access.facts(seen),
     )
