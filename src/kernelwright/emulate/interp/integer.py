@@ -91,11 +91,14 @@ def multiply(lanes: Lanes, instruction: Instruction) -> None:
     lanes.write(0, product(a, b, type_, part), _widened(type_) if part == "wide" else type_)
 
 
+def _low_24(bits: Bits, type_: str) -> Bits:
+    """The lowest 24 bits, extended to 64 by the sign of ``type_``."""
+    moved = typed(bits << np.uint32(8), type_)
+    return _wide(np.ascontiguousarray(moved >> moved.dtype.type(8)).view(np.uint32), type_)
+
+
 def _product24(a: Bits, b: Bits, type_: str, part: str) -> Bits:
-    eight = np.uint32(8)
-    wide = _wide((typed(a << eight, type_) >> eight).view(np.uint32), type_) * _wide(
-        (typed(b << eight, type_) >> eight).view(np.uint32), type_
-    )
+    wide = _low_24(a, type_) * _low_24(b, type_)
     return (wide >> np.uint64(16) if part == "hi" else wide).astype(np.uint32)
 
 

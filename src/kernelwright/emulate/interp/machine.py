@@ -27,7 +27,7 @@ from .special import SpecialRegisters
 from .values import dtype_of
 from .warp import WARP, member_masks
 
-_PATIENCE = 1000
+_PATIENCE = 32
 
 
 class Frame:
@@ -171,7 +171,9 @@ class Machine:
             runnable &= self.depth == depth
             ranks = self._rank[self.pc[runnable]]
             chosen = ranks.min()
-            if self._jumps_back > _PATIENCE:
+            if chosen == ranks.max():
+                self._jumps_back = 0
+            elif self._jumps_back > _PATIENCE:
                 chosen, self._jumps_back = ranks.max(), 0
             pc = int(self.pc[runnable][int(np.argmax(ranks == chosen))])
             # Lanes that waited here for the others of their warp come along.
@@ -202,36 +204,18 @@ class Machine:
             if self._moves(instruction):
                 self.pc[indices] = pc + 1
                 self._control(lanes, instruction, pc, depth)
-                self._finish_fallen(frame.code)
                 return
             if converges(instruction):
                 self.pc[indices] = pc + 1
                 self._warp_wide(lanes, instruction, pc)
-                self._finish_fallen(frame.code)
                 return
             if lanes.count:
                 handler_of(instruction)(lanes, instruction)
             pc += 1
-            if pc == frame.code.start + len(frame.code.function.instructions):
-                self._leave(indices, depth, exits=False)
-                return
 
     @staticmethod
     def _moves(instruction: Instruction) -> bool:
         return instruction.op in ("bra", "brx", "ret", "exit", "call", "trap", "brkpt") or suspends(instruction)
-
-    def _finish_fallen(self, code: Code) -> None:
-        """Lanes that ran off the end of a function return."""
-        end = code.start + len(code.function.instructions)
-        fallen = (self.pc == end) & ~self.done & ~self.at_barrier
-        for depth in np.unique(self.depth[fallen]):
-            indices = np.flatnonzero(fallen & (self.depth == depth))
-            own = [i for i in indices.tolist() if (int(depth), code.function.name) in self.frames]
-            if own and self._in_code(int(depth), code):
-                self._leave(np.array(own, np.int64), int(depth), exits=False)
-
-    def _in_code(self, depth: int, code: Code) -> bool:
-        return depth > 0 or code is self.kernel
 
     def _control(self, lanes: Lanes, instruction: Instruction, pc: int, depth: int) -> None:
         if not lanes.count:

@@ -87,10 +87,12 @@ class Program:
             for index in range(block.start, block.end):
                 ranks[index] = start + position
                 position += 1
-        self.instructions += function.instructions
-        self.rank += ranks
-        self.starts_block += starts
-        self.owner += [code] * count
+        # Whoever runs off the end of the text returns.
+        end = Instruction("ret", (), (), None, function.ptx_line, None)
+        self.instructions += [*function.instructions, end]
+        self.rank += [*ranks, start + position]
+        self.starts_block += [*starts, True]
+        self.owner += [code] * (count + 1)
 
     def _place_shared(self) -> None:
         offset = 0

@@ -25,9 +25,9 @@ def exact_f64(operation: str, values: list[Bits], mode: str) -> Bits:
         case "mul":
             nearest = doubles[0] * doubles[1]
         case "fma":
-            # Only its specials are used: they agree with those of the two separate operations except for overflow
-            # of the product, which is caught below because then all sources are finite.
-            nearest = doubles[0] * doubles[1] + doubles[2]
+            # Only its specials are used: a product that overflows on its own must not meet an infinite addend.
+            finite = np.isfinite(doubles[0]) & np.isfinite(doubles[1])
+            nearest = np.where(finite, doubles[2], doubles[0] * doubles[1] + doubles[2])
         case "div":
             nearest = doubles[0] / doubles[1]
         case _:

@@ -1,0 +1,355 @@
+"""cvt between all types: expectations from exact fractions.
+
+Source: PTX ISA 9.0, section 9.7.9.21.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import ieee
+from case import floats, integers, simple
+
+SOURCE = "PTX ISA 9.0, cvt"
+INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
+ROUNDINGS = {"rni": "rn", "rzi": "rz", "rmi": "rm", "rpi": "rp"}
+
+
+def limits(t: str) -> tuple[int, int]:
+    bits = int(t[1:])
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if t[0] == "s" else (0, (1 << bits) - 1)
+
+
+def reading(t: str, x: int) -> int:
+    bits = int(t[1:])
+    return x - (1 << bits) if t[0] == "s" and x >> (bits - 1) else x
+
+
+def register(t: str) -> str:
+    """The column type: 8-bit values lie in 16-bit registers, and ``cvt`` reads or fills the whole register."""
+    return f"b{max(int(t[1:]), 16)}"
+
+
+def filled(t: str, value: int) -> int:
+    """What a register holds after a conversion to ``t``: extended by the type's sign where it is wider."""
+    bits = int(t[1:])
+    return reading(t, value & ((1 << bits) - 1)) & ((1 << max(bits, 16)) - 1)
+
+
+def integer_to_integer() -> None:
+    for of in INTEGERS:
+        for to in INTEGERS:
+            if of == to:
+                continue
+            bits = int(of[1:])
+            # The upper half of an 8-bit source's register is noise that cvt must ignore.
+            noise = 0xC300 if bits == 8 else 0
+            values = [v | noise for v in integers(bits)]
+            low = lambda a, bits=bits: a & ((1 << bits) - 1)  # noqa: E731
+            simple(
+                f"cvt.{to}.{of}",
+                {"a": (register(of), values)},
+                register(to),
+                lambda a, to=to, of=of, low=low: filled(to, reading(of, low(a))),
+                source=SOURCE,
+            )
+            if limits(to)[0] <= limits(of)[0] and limits(of)[1] <= limits(to)[1]:
+                # Nothing to saturate: ptxas refuses the modifier.
+                continue
+            simple(
+                f"cvt.sat.{to}.{of}",
+                {"a": (register(of), values)},
+                register(to),
+                lambda a, to=to, of=of, low=low: filled(
+                    to, min(max(reading(of, low(a)), limits(to)[0]), limits(to)[1])
+                ),
+                source=SOURCE,
+            )
+
+
+def to_integer(t: str, of: str, mode: str, a: int, *, ftz: bool = False) -> int:
+    low, high = limits(t)
+    bits = int(t[1:])
+    if ieee.is_nan(of, a):
+        value = 1 << (bits - 1) if of == "f64" or bits == 64 else 0
+        return filled(t, value)
+    if ftz:
+        a = ieee.flushed(of, a)
+    if ieee.is_inf(of, a):
+        return filled(t, low if ieee.sign(of, a) else high)
+    return filled(t, min(max(integral(ieee.value(of, a), mode), low), high))
+
+
+def integral(x: Fraction, mode: str) -> int:
+    return {
+        "rn": lambda: round(x),
+        "rz": lambda: math.trunc(x),
+        "rm": lambda: math.floor(x),
+        "rp": lambda: math.ceil(x),
+    }[mode]()
+
+
+def around(t: str) -> list[int]:
+    """Patterns near the edges of integer ranges, and halves."""
+    found = []
+    for edge in (0, 7, 8, 15, 16, 31, 32, 63, 64):
+        for delta in (Fraction(0), Fraction(1, 2), Fraction(1), Fraction(3, 2), Fraction(1, 4)):
+            for sign in (1, -1):
+                for direction in (1, -1):
+                    x = sign * (Fraction(2) ** edge + direction * delta)
+                    found.append(ieee.rounded(t, x))
+    return sorted({*found, *floats(t)})
+
+
+def float_to_integer() -> None:
+    for of in ("f16", "f32", "f64"):
+        for to in INTEGERS[2:]:
+            for spelling, mode in ROUNDINGS.items():
+                simple(
+                    f"cvt.{spelling}.{to}.{of}",
+                    {"a": (of, around(of))},
+                    register(to),
+                    lambda a, to=to, of=of, m=mode: to_integer(to, of, m, a),
+                    source=SOURCE,
+                    most=400,
+                )
+    for to in ("s32", "u32", "s64"):
+        simple(
+            f"cvt.rpi.ftz.{to}.f32",
+            {"a": ("f32", around("f32"))},
+            register(to),
+            lambda a, to=to: to_integer(to, "f32", "rp", a, ftz=True),
+            source=SOURCE,
+            most=400,
+        )
+    for to in ("u8", "s8"):
+        simple(
+            f"cvt.rzi.{to}.f32",
+            {"a": ("f32", around("f32"))},
+            register(to),
+            lambda a, to=to: to_integer(to, "f32", "rz", a),
+            source=SOURCE,
+            most=400,
+        )
+
+
+def integer_to_float() -> None:
+    for of in INTEGERS:
+        bits = int(of[1:])
+        values = sorted(
+            {
+                *integers(bits),
+                *(
+                    x & ((1 << bits) - 1)
+                    for x in (0xFFFFFF, 0x1000001, 0x1000003, (1 << 53) + 1, 0x7FFFFFBF, 2049, 65519, 65520)
+                ),
+            }
+        )
+        for to in ("f16", "f32", "f64"):
+            for mode in ("rn", "rz", "rm", "rp") if to != "f16" or bits > 8 else ("rn",):
+                simple(
+                    f"cvt.{mode}.{to}.{of}",
+                    {"a": (register(of), values)},
+                    to,
+                    lambda a, to=to, of=of, m=mode, bits=bits: ieee.rounded(
+                        to, Fraction(reading(of, a & ((1 << bits) - 1))), m
+                    ),
+                    source=SOURCE,
+                )
+
+
+def float_to_float(to: str, of: str, mode: str, a: int, *, ftz: bool = False, sat: bool = False) -> int | str:
+    if ieee.is_nan(of, a):
+        return 0 if sat else "nan" if to == "f64" or to == of else ieee.NAN[to]
+    if ftz and of == "f32":
+        a = ieee.flushed(of, a)
+    if ieee.is_inf(of, a):
+        result = ieee.inf(to, bool(ieee.sign(of, a)))
+    else:
+        result = ieee.rounded(to, ieee.value(of, a), mode, zero_negative=bool(ieee.sign(of, a)))
+    if ftz and to == "f32":
+        result = ieee.flushed(to, result)
+    if sat:
+        return 0 if ieee.sign(to, result) else min(result, ieee.rounded(to, Fraction(1)))
+    return result
+
+
+def narrow() -> list[int]:
+    """f32 patterns at and around rounding boundaries of f16 and bf16."""
+    found = list(floats("f32"))
+    for t in ("f16", "bf16"):
+        for pattern in floats(t):
+            if ieee.is_nan(t, pattern) or ieee.is_inf(t, pattern):
+                continue
+            here = ieee.value(t, pattern)
+            after = (
+                ieee.value(t, pattern + 1)
+                if not ieee.is_inf(t, pattern + 1) and not ieee.is_nan(t, pattern + 1)
+                else here * 2
+            )
+            for x in ((here + after) / 2, here + (after - here) / 4):
+                found.append(ieee.rounded("f32", x))
+    return sorted({*found, *(p + d for p in found for d in (1, -1) if 0 <= p + d < 1 << 32)})
+
+
+def float_float() -> None:
+    for mode in ("rn", "rz", "rm", "rp"):
+        for to, of in (("f32", "f64"), ("f16", "f32"), ("f16", "f64")):
+            pool = (
+                narrow()
+                if of == "f32"
+                else sorted(
+                    {
+                        *floats("f64"),
+                        *(
+                            ieee.rounded("f64", ieee.value("f32", x))
+                            for x in narrow()
+                            if not ieee.is_nan("f32", x) and not ieee.is_inf("f32", x)
+                        ),
+                    }
+                )
+            )
+            simple(
+                f"cvt.{mode}.{to}.{of}",
+                {"a": (of, pool)},
+                to,
+                lambda a, to=to, of=of, m=mode: float_to_float(to, of, m, a),
+                source=SOURCE,
+                most=400,
+            )
+    for mode in ("rn", "rz"):
+        simple(
+            f"cvt.{mode}.bf16.f32",
+            {"a": ("f32", narrow())},
+            "bf16",
+            lambda a, m=mode: float_to_float("bf16", "f32", m, a),
+            source=SOURCE,
+            most=400,
+        )
+        for packed, t in (("f16x2", "f16"), ("bf16x2", "bf16")):
+            for relu in ("", ".relu"):
+
+                def both(a: int, b: int, t: str = t, m: str = mode, relu: str = relu) -> int:
+                    parts = []
+                    for x in (b, a):
+                        r = float_to_float(t, "f32", m, x)
+                        bits = int(r, 16) if isinstance(r, str) else r
+                        parts.append(0 if relu and not ieee.is_nan(t, bits) and ieee.sign(t, bits) else bits)
+                    return parts[0] | parts[1] << 16
+
+                simple(
+                    f"cvt.{mode}{relu}.{packed}.f32",
+                    {"a": ("f32", narrow()), "b": ("f32", narrow())},
+                    "b32",
+                    both,
+                    source=SOURCE,
+                    most=160,
+                )
+    simple(
+        "cvt.f32.f16",
+        {"a": ("f16", floats("f16"))},
+        "f32",
+        lambda a: nan_ok("f32", float_to_float("f32", "f16", "rn", a)),
+        source=SOURCE,
+    )
+    simple(
+        "cvt.f64.f16",
+        {"a": ("f16", floats("f16"))},
+        "f64",
+        lambda a: float_to_float("f64", "f16", "rn", a),
+        source=SOURCE,
+    )
+    simple(
+        "cvt.f64.f32",
+        {"a": ("f32", floats("f32"))},
+        "f64",
+        lambda a: float_to_float("f64", "f32", "rn", a),
+        source=SOURCE,
+    )
+    simple(
+        "cvt.ftz.f64.f32",
+        {"a": ("f32", floats("f32"))},
+        "f64",
+        lambda a: float_to_float("f64", "f32", "rn", a, ftz=True),
+        source=SOURCE,
+    )
+    simple(
+        "cvt.rn.ftz.f32.f64",
+        {"a": ("f64", [*floats("f64"), 4039728865482899456, 4035225266123964416, 13155014511549218816])},
+        "f32",
+        lambda a: float_to_float("f32", "f64", "rn", a, ftz=True),
+        source=SOURCE,
+    )
+    simple(
+        "cvt.rn.ftz.f16.f32",
+        {"a": ("f32", narrow())},
+        "f16",
+        lambda a: float_to_float("f16", "f32", "rn", a, ftz=True),
+        source=SOURCE,
+        most=400,
+    )
+    simple(
+        "cvt.sat.f32.f32",
+        {"a": ("f32", floats("f32"))},
+        "f32",
+        lambda a: float_to_float("f32", "f32", "rn", a, sat=True),
+        source=SOURCE,
+    )
+    simple(
+        "cvt.rn.sat.f32.f64",
+        {"a": ("f64", floats("f64"))},
+        "f32",
+        lambda a: float_to_float("f32", "f64", "rn", a, sat=True),
+        source=SOURCE,
+    )
+    simple(
+        "cvt.ftz.f32.f32",
+        {"a": ("f32", floats("f32"))},
+        "f32",
+        lambda a: float_to_float("f32", "f32", "rn", a, ftz=True),
+        source=SOURCE,
+    )
+    simple(
+        "cvt.rna.tf32.f32",
+        {"a": ("f32", narrow())},
+        "b32",
+        lambda a: (
+            "any"
+            if ieee.is_nan("f32", a)
+            else a
+            if ieee.is_inf("f32", a)
+            else ieee.rounded("f32", ieee.value("f32", a), "rna", zero_negative=bool(a >> 31), keep=10)
+        ),
+        source=SOURCE,
+        most=400,
+    )
+    for t in ("f16", "f32", "f64"):
+        for spelling, mode in ROUNDINGS.items():
+            simple(
+                f"cvt.{spelling}.{t}.{t}",
+                {"a": (t, around(t))},
+                t,
+                lambda a, t=t, m=mode: integral_float(t, a, m),
+                source=SOURCE,
+                most=400,
+            )
+
+
+def nan_ok(t: str, result: int | str) -> int | str:
+    return "nan" if result == ieee.NAN[t] else result
+
+
+def integral_float(t: str, a: int, mode: str) -> int | str:
+    if ieee.is_nan(t, a):
+        return "nan"
+    if ieee.is_inf(t, a):
+        return a
+    return ieee.rounded(t, Fraction(integral(ieee.value(t, a), mode)), zero_negative=bool(ieee.sign(t, a)))
+
+
+def all_cases() -> None:
+    integer_to_integer()
+    float_to_integer()
+    integer_to_float()
+    float_float()

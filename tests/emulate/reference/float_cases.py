@@ -1,0 +1,495 @@
+"""Floating-point arithmetic, comparison and selection: expectations from exact fractions.
+
+Source: PTX ISA 9.0, sections 9.7.3 to 9.7.6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import ieee
+from case import Draft, emit, floats, integers, seeded, simple, tuples
+
+SOURCE = "PTX ISA 9.0, floating-point instructions"
+MODES = ("rn", "rz", "rm", "rp")
+PACKED = {"f16x2": "f16", "bf16x2": "bf16"}
+
+Operation = Callable[..., "int | None"]
+OPERATIONS: dict[str, Operation] = {
+    "add": ieee.add,
+    "sub": lambda t, a, b, m="rn": ieee.add(t, a, b ^ 1 << (ieee.width(t) - 1), m),
+    "mul": ieee.mul,
+    "fma": ieee.fma,
+    "div": ieee.div,
+    "sqrt": ieee.sqrt,
+    "rcp": lambda t, a, m="rn": ieee.div(t, ieee.rounded(t, ieee.Fraction(1)), a, m),
+}
+ARITY = {"fma": 3, "sqrt": 1, "rcp": 1}
+
+
+def operands(type_: str, count: int) -> dict[str, tuple[str, list[int]]]:
+    return {name: (type_, floats(type_)) for name in "abc"[:count]}
+
+
+def evaluate(op: str, t: str, mode: str, ftz: bool, sat: bool, values: tuple[int, ...]) -> int | str:
+    """One operation with its modifiers; ``.sat`` turns NaN into +0."""
+    if ftz:
+        values = tuple(ieee.flushed(t, v) for v in values)
+    result = OPERATIONS[op](t, *values, mode)
+    if result is not None and ftz:
+        result = ieee.flushed(t, result)
+    if sat:
+        if result is None or ieee.sign(t, result) or result == 0:
+            return 0
+        one = ieee.rounded(t, ieee.Fraction(1))
+        return min(result, one)
+    return ieee.text(t, result)
+
+
+def arithmetic() -> None:
+    for op in OPERATIONS:
+        for t in ("f32", "f64"):
+            for mode in MODES:
+                for ftz in (False, True) if t == "f32" else (False,):
+                    for sat in (False, True) if t == "f32" and op in ("add", "sub", "mul", "fma") else (False,):
+                        if ftz and mode in ("rm", "rz"):
+                            continue
+                        instruction = ".".join(filter(None, (op, mode, "ftz" if ftz else "", "sat" if sat else "", t)))
+                        simple(
+                            instruction,
+                            operands(t, ARITY.get(op, 2)),
+                            t,
+                            lambda *v, o=op, t=t, m=mode, f=ftz, s=sat: evaluate(o, t, m, f, s, v),
+                            source=SOURCE,
+                        )
+    for t in ("f16", "bf16"):
+        simple(
+            f"fma.rn.{t}", operands(t, 3), t, lambda *v, t=t: evaluate("fma", t, "rn", False, False, v), source=SOURCE
+        )
+        simple(
+            f"fma.rn.relu.{t}",
+            operands(t, 3),
+            t,
+            lambda *v, t=t: relu(t, evaluate("fma", t, "rn", False, False, v)),
+            source=SOURCE,
+        )
+    for op in ("add", "sub", "mul"):
+        for mods, ftz, sat in (
+            ("", False, False),
+            (".ftz", True, False),
+            (".sat", False, True),
+            (".ftz.sat", True, True),
+        ):
+            simple(
+                f"{op}{mods}.f16",
+                operands("f16", 2),
+                "f16",
+                lambda *v, o=op, f=ftz, s=sat: evaluate(o, "f16", "rn", f, s, v),
+                source=SOURCE,
+            )
+        simple(
+            f"{op}.bf16",
+            operands("bf16", 2),
+            "bf16",
+            lambda *v, o=op: evaluate(o, "bf16", "rn", False, False, v),
+            source=SOURCE,
+            target="sm_90",
+        )
+        packed(f"{op}.f16x2", op, "f16x2", 2)
+        packed(f"{op}.bf16x2", op, "bf16x2", 2, target="sm_90")
+    packed("fma.rn.f16x2", "fma", "f16x2", 3)
+    packed("fma.rn.bf16x2", "fma", "bf16x2", 3)
+    packed("fma.rn.ftz.f16x2", "fma", "f16x2", 3, ftz=True)
+    packed("fma.rn.sat.f16x2", "fma", "f16x2", 3, sat=True)
+
+
+def relu(t: str, result: int | str) -> int | str:
+    bits = int(result, 16) if isinstance(result, str) else result
+    return 0 if not ieee.is_nan(t, bits) and ieee.sign(t, bits) else result
+
+
+def packed(
+    instruction: str, op: str, type_: str, count: int, *, ftz: bool = False, sat: bool = False, target: str = "sm_80"
+) -> None:
+    t = PACKED[type_]
+    rng = seeded(instruction)
+    pool = floats(t)
+    pairs = [rng.choice(pool) << 16 | rng.choice(pool) for _ in range(40)]
+
+    def both(*values: int) -> int:
+        low, high = (evaluate(op, t, "rn", ftz, sat, tuple(v >> shift & 0xFFFF for v in values)) for shift in (0, 16))
+        return number(low) | number(high) << 16
+
+    simple(instruction, dict.fromkeys("abc"[:count], ("b32", pairs)), "b32", both, source=SOURCE, target=target)
+
+
+def number(result: int | str) -> int:
+    return int(result, 16) if isinstance(result, str) else result
+
+
+def extremes() -> None:
+    for t, targets in (("f32", "sm_80"), ("f64", "sm_80"), ("f16", "sm_80"), ("bf16", "sm_80")):
+        for op in ("min", "max"):
+            simple(
+                f"{op}.{t}",
+                operands(t, 2),
+                t,
+                lambda a, b, o=op, t=t: extreme(o, t, a, b),
+                source=SOURCE,
+                target=targets,
+                most=240,
+            )
+            if t != "f64":
+                simple(
+                    f"{op}.NaN.{t}",
+                    operands(t, 2),
+                    t,
+                    lambda a, b, o=op, t=t: extreme(o, t, a, b, nan=True),
+                    source=SOURCE,
+                    target=targets,
+                )
+        if t in ("f32", "f64"):
+            top = 1 << (ieee.width(t) - 1)
+            finite = [x for x in floats(t) if not ieee.is_nan(t, x)]
+            simple(
+                f"neg.{t}",
+                {"a": (t, finite)},
+                t,
+                lambda a, top=top, t=t: a ^ top if not ieee.is_nan(t, a) else "nan",
+                source=SOURCE,
+            )
+            simple(
+                f"abs.{t}",
+                {"a": (t, finite)},
+                t,
+                lambda a, top=top, t=t: a & ~top if not ieee.is_nan(t, a) else "nan",
+                source=SOURCE,
+            )
+            simple(f"copysign.{t}", operands(t, 2), t, lambda a, b, top=top: (a & top) | (b & ~top), source=SOURCE)
+    for op in ("min", "max"):
+        simple(
+            f"{op}.ftz.f32",
+            operands("f32", 2),
+            "f32",
+            lambda a, b, o=op: extreme(o, "f32", ieee.flushed("f32", a), ieee.flushed("f32", b)),
+            source=SOURCE,
+        )
+    flip = {"neg": lambda a: a ^ 0x8000, "abs": lambda a: a & 0x7FFF}
+    for op, change in flip.items():
+        for t in ("f16", "bf16"):
+            finite = [x for x in floats(t) if not ieee.is_nan(t, x)]
+            simple(
+                f"{op}.{t}",
+                {"a": (t, finite)},
+                t,
+                lambda a, t=t, c=change: c(a) if not ieee.is_nan(t, a) else "nan",
+                source=SOURCE,
+            )
+    for what in ("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
+        for t in ("f32", "f64"):
+            predicate_case(
+                f"testp.{what}.{t}",
+                f"testp.{what}.{t} p, a;",
+                {"a": (t, floats(t))},
+                lambda a, w=what, t=t: testp(w, t, a),
+            )
+
+
+def extreme(op: str, t: str, a: int, b: int, *, nan: bool = False) -> int | str:
+    na, nb = ieee.is_nan(t, a), ieee.is_nan(t, b)
+    if (na and nb) or (nan and (na or nb)):
+        return ieee.NAN[t]
+    if na or nb:
+        return b if na else a
+
+    def key(x: int) -> tuple[object, ...]:
+        if ieee.is_inf(t, x):
+            return (-1 if ieee.sign(t, x) else 1, 0, 0)
+        return (0, ieee.value(t, x), -ieee.sign(t, x))
+
+    return min(a, b, key=key) if op == "min" else max(a, b, key=key)
+
+
+def testp(what: str, t: str, a: int) -> bool:
+    nan, infinite = ieee.is_nan(t, a), ieee.is_inf(t, a)
+    e, f = ieee.FIELDS[t]
+    field = a >> f & ((1 << e) - 1)
+    return {
+        "finite": not nan and not infinite,
+        "infinite": infinite,
+        "number": not nan,
+        "notanumber": nan,
+        "normal": 0 < field < (1 << e) - 1,
+        "subnormal": field == 0 and a & ((1 << f) - 1) != 0,
+    }[what]
+
+
+def predicate_case(
+    name: str, body: str, inputs: dict[str, tuple[str, list[int]]], expected: Callable[..., bool], *, most: int = 240
+) -> None:
+    """A case whose result is a predicate."""
+    rng = seeded(name)
+    widths = [64 if t.endswith("64") else 16 if t.endswith("16") else 32 for t, _ in inputs.values()]
+    rows = tuples(rng, [v for _, v in inputs.values()], widths, most=most)
+    emit(
+        Draft(
+            name,
+            SOURCE,
+            f"{body}\nselp.u32 d, 1, 0, p;",
+            {n: (t, [row[k] for row in rows]) for k, (n, (t, _)) in enumerate(inputs.items())},
+            {"d": ("b32", [int(expected(*row)) for row in rows])},
+            registers=".reg .pred p;",
+        )
+    )
+
+
+FLOAT_RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
+
+
+def comparisons() -> None:
+    for t in ("f32", "f64", "f16"):
+        for relation in FLOAT_RELATIONS:
+            predicate_case(
+                f"setp.{relation}.{t}",
+                f"setp.{relation}.{t} p, a, b;",
+                operands(t, 2),
+                lambda a, b, r=relation, t=t: ieee.compare(t, r, a, b),
+            )
+    for relation in ("eq", "lt", "geu"):
+        predicate_case(
+            f"setp.{relation}.ftz.f32",
+            f"setp.{relation}.ftz.f32 p, a, b;",
+            operands("f32", 2),
+            lambda a, b, r=relation: ieee.compare("f32", r, ieee.flushed("f32", a), ieee.flushed("f32", b)),
+        )
+    integer = {
+        "eq": "==",
+        "ne": "!=",
+        "lt": "<",
+        "le": "<=",
+        "gt": ">",
+        "ge": ">=",
+        "lo": "<",
+        "ls": "<=",
+        "hi": ">",
+        "hs": ">=",
+    }
+    for t in ("u16", "s16", "u32", "s32", "u64", "s64", "b32"):
+        bits = int(t[1:])
+        for relation in ("eq", "ne") if t[0] == "b" else tuple(integer) if t[0] == "u" else tuple(integer)[:6]:
+            predicate_case(
+                f"setp.{relation}.{t}",
+                f"setp.{relation}.{t} p, a, b;",
+                {n: (f"b{bits}", integers(bits)) for n in "ab"},
+                lambda a, b, r=relation, t=t, bits=bits: order(integer[r], reading(t, a, bits), reading(t, b, bits)),
+            )
+    combined()
+    setters()
+
+
+def reading(t: str, x: int, bits: int) -> int:
+    return x - (1 << bits) if t[0] == "s" and x >> (bits - 1) else x
+
+
+def order(symbol: str, x: int, y: int) -> bool:
+    return {"==": x == y, "!=": x != y, "<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y}[symbol]
+
+
+def combined() -> None:
+    """Both destinations, and a third operand combined by and, or, xor, plain and negated."""
+    rows = tuples(seeded("setp.combined"), [floats("f32"), floats("f32"), [0, 1]], [32, 32, 1], most=96)
+    inputs = {
+        "a": ("f32", [r[0] for r in rows]),
+        "b": ("f32", [r[1] for r in rows]),
+        "c": ("b32", [r[2] for r in rows]),
+    }
+    for name, fold in {"and": lambda x, y: x and y, "or": lambda x, y: x or y, "xor": lambda x, y: x != y}.items():
+        for negated in (False, True):
+            p, q = [], []
+            for a, b, c in rows:
+                third = bool(c) != negated
+                true = ieee.compare("f32", "lt", a, b)
+                p.append(int(fold(true, third)))
+                q.append(int(fold(not true, third)))
+            body = f"""
+                setp.ne.u32 r, c, 0;
+                setp.lt.{name}.f32 p|q, a, b, {"!" if negated else ""}r;
+                selp.u32 d, 1, 0, p;
+                selp.u32 e, 1, 0, q;
+            """
+            emit(
+                Draft(
+                    f"setp.lt.{name}{'.not' if negated else ''}.f32",
+                    SOURCE,
+                    body,
+                    inputs,
+                    {"d": ("b32", p), "e": ("b32", q)},
+                    registers=".reg .pred p, q, r;",
+                )
+            )
+    pairs = tuples(
+        seeded("setp.f16x2"),
+        [[x << 16 | y for x in floats("f16")[::3] for y in floats("f16")[::5]]] * 2,
+        [32, 32],
+        most=160,
+    )
+    results = [[int(ieee.compare("f16", "ltu", a >> s & 0xFFFF, b >> s & 0xFFFF)) for a, b in pairs] for s in (0, 16)]
+    emit(
+        Draft(
+            "setp.ltu.f16x2",
+            SOURCE,
+            "setp.ltu.f16x2 p|q, a, b;\nselp.u32 d, 1, 0, p;\nselp.u32 e, 1, 0, q;",
+            {"a": ("b32", [r[0] for r in pairs]), "b": ("b32", [r[1] for r in pairs])},
+            {"d": ("b32", results[0]), "e": ("b32", results[1])},
+            registers=".reg .pred p, q;",
+        )
+    )
+
+
+def setters() -> None:
+    one = {"f32": 0x3F800000, "u32": 0xFFFFFFFF, "s32": 0xFFFFFFFF}
+    for result in ("u32", "s32", "f32"):
+        simple(
+            f"set.lt.{result}.f32",
+            operands("f32", 2),
+            "b32",
+            lambda a, b, r=result: one[r] if ieee.compare("f32", "lt", a, b) else 0,
+            source=SOURCE,
+        )
+        simple(
+            f"set.ge.{result}.s32",
+            {n: ("b32", integers(32)) for n in "ab"},
+            "b32",
+            lambda a, b, r=result: one[r] if reading("s", a, 32) >= reading("s", b, 32) else 0,
+            source=SOURCE,
+        )
+    pool = [x << 16 | y for x in floats("f16")[::3] for y in floats("f16")[::5]]
+    simple(
+        "set.eq.f16x2.f16x2",
+        dict.fromkeys("ab", ("b32", pool)),
+        "b32",
+        lambda a, b: sum(
+            (0x3C00 if ieee.compare("f16", "eq", a >> s & 0xFFFF, b >> s & 0xFFFF) else 0) << s for s in (0, 16)
+        ),
+        source=SOURCE,
+    )
+    for t in ("b16", "b32", "b64", "f32", "f64"):
+        bits = int("".join(c for c in t if c.isdigit()))
+        rows = tuples(seeded(f"selp{t}"), [integers(bits), integers(bits), [0, 1]], [bits, bits, 1], most=64)
+        emit(
+            Draft(
+                f"selp.{t}",
+                SOURCE,
+                f"setp.ne.u32 p, c, 0;\nselp.{t} d, a, b, p;",
+                {
+                    "a": (f"b{bits}", [r[0] for r in rows]),
+                    "b": (f"b{bits}", [r[1] for r in rows]),
+                    "c": ("b32", [r[2] for r in rows]),
+                },
+                {"d": (f"b{bits}", [r[0] if r[2] else r[1] for r in rows])},
+                registers=".reg .pred p;",
+            )
+        )
+    simple(
+        "slct.u32.s32",
+        {n: ("b32", integers(32)) for n in "abc"},
+        "b32",
+        lambda a, b, c: b if c >> 31 else a,
+        source=SOURCE,
+    )
+    simple(
+        "slct.b64.f32",
+        {"a": ("b64", integers(64)), "b": ("b64", integers(64)), "c": ("f32", floats("f32"))},
+        "b64",
+        lambda a, b, c: a if not ieee.is_nan("f32", c) and (c == 0x80000000 or not c >> 31) else b,
+        source=SOURCE,
+    )
+
+
+def approximations() -> None:
+    """Bounds are the manual's; inputs avoid ranges in which it promises nothing."""
+    ordinary = [0.5, 1.0, 1.5, 2.0, 3.14159, 0.001, 123.456, 1e-20, 1e20, 7.0, 0.75, 1e-3]
+
+    def bits(x: float) -> int:
+        return ieee.rounded("f32", ieee.Fraction(x))
+
+    both = [bits(s * x) for x in ordinary for s in (1, -1)]
+    specials = [0, 1 << 31, ieee.inf("f32", False), ieee.inf("f32", True), 0x7FC00000]
+
+    def case(
+        instruction: str, pool: list[int], function: Callable[[float], float | None], tolerance: dict[str, float]
+    ) -> None:
+        def expected(a: int) -> int | str:
+            return approximate(a, function)
+
+        name = instruction
+        values = pool + specials
+        emit(
+            Draft(
+                name,
+                SOURCE,
+                f"{instruction} d, a;",
+                {"a": ("f32", values)},
+                {"d": ("f32", [expected(a) for a in values])},
+                tolerances={"d": tolerance},
+            )
+        )
+
+    small = [bits(s * x) for x in (0.5, 1.0, 1.5, 2.0, 3.0, 0.001, 6.0, 0.1, 1e-8) for s in (1, -1)]
+    for ftz in ("", ".ftz"):
+        case(f"rcp.approx{ftz}.f32", both, lambda x: 1 / x if x else math.copysign(math.inf, x), {"ulp": 1})
+        case(f"sqrt.approx{ftz}.f32", both, lambda x: None if x < 0 else math.sqrt(x), {"relative": 2**-23})
+        case(
+            f"rsqrt.approx{ftz}.f32",
+            both,
+            lambda x: math.copysign(math.inf, x) if x == 0 else None if x < 0 else 1 / math.sqrt(x),
+            {"relative": 2**-22.9},
+        )
+        case(f"ex2.approx{ftz}.f32", small + [bits(x) for x in (100.0, -100.0, 30.25)], exp2, {"ulp": 2})
+        case(
+            f"lg2.approx{ftz}.f32",
+            both,
+            lambda x: None if x < 0 else -math.inf if x == 0 else math.log2(x) if x < math.inf else x,
+            {"absolute": 2**-22 * 70},
+        )
+        case(f"sin.approx{ftz}.f32", small, lambda x: math.sin(x) if math.isfinite(x) else None, {"absolute": 2**-20.5})
+        case(f"cos.approx{ftz}.f32", small, lambda x: math.cos(x) if math.isfinite(x) else None, {"absolute": 2**-20.5})
+        for kind in ("approx", "full"):
+            rows = tuples(seeded(f"div.{kind}{ftz}"), [both, both], [0, 0], most=120)[:120]
+            emit(
+                Draft(
+                    f"div.{kind}{ftz}.f32",
+                    SOURCE,
+                    f"div.{kind}{ftz}.f32 d, a, b;",
+                    {"a": ("f32", [r[0] for r in rows]), "b": ("f32", [r[1] for r in rows])},
+                    {"d": ("f32", [ieee.text("f32", ieee.div("f32", *r)) for r in rows])},
+                    tolerances={"d": {"ulp": 2}},
+                )
+            )
+    case("tanh.approx.f32", small, math.tanh, {"relative": 2**-10.9})
+
+
+def exp2(x: float) -> float:
+    return math.inf if x == math.inf else 0.0 if x == -math.inf else 2.0**x
+
+
+def approximate(a: int, function: Callable[[float], float | None]) -> int | str:
+    if ieee.is_nan("f32", a):
+        return "nan"
+    x = math.copysign(math.inf, -1 if a >> 31 else 1) if ieee.is_inf("f32", a) else float(ieee.value("f32", a))
+    if x == 0 and a >> 31:
+        x = -0.0
+    y = function(x)
+    if y is None:
+        return "nan"
+    if math.isinf(y):
+        return ieee.inf("f32", y < 0)
+    return ieee.rounded("f32", ieee.Fraction(y), zero_negative=math.copysign(1, y) < 0)
+
+
+def all_cases() -> None:
+    arithmetic()
+    extremes()
+    comparisons()
+    approximations()

@@ -1,0 +1,70 @@
+"""Every instruction case, through the interpreter, the compiled emulator, and (``KERNELWRIGHT_HW=1``) a real GPU."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+import instruction_case
+import pytest
+
+from kernelwright.emulate.interp import Interpreter
+from kernelwright.emulate.ptx.parse import parse
+
+CASES = instruction_case.names()
+
+
+def _report(wrong: list[instruction_case.Mismatch]) -> str:
+    return "\n".join(str(mismatch) for mismatch in wrong[:8])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_interpreter_computes_the_expected_bits(name: str) -> None:
+    case = instruction_case.load(name)
+    given, result = instruction_case.input_bytes(case), instruction_case.output_bytes(case)
+    known = [(memory.ctypes.data, memory.nbytes) for memory in (given, result)]
+    interpreter = Interpreter(parse(case.ptx), allocations=known)
+    params = struct.pack("<QQ", given.ctypes.data, result.ctypes.data)
+    interpreter.launch("t", (case.grid, 1, 1), (case.block, 1, 1), params)
+    wrong = instruction_case.mismatches(case, result)
+    assert not wrong, _report(wrong)
+
+
+@pytest.mark.emu
+@pytest.mark.parametrize("name", CASES)
+def test_compiled_emulator_computes_the_expected_bits(name: str) -> None:
+    module = pytest.importorskip("kernelwright.emulate.module", reason="the compiled emulator is not there")
+    case = instruction_case.load(name)
+    given, result = instruction_case.input_bytes(case), instruction_case.output_bytes(case)
+    params = struct.pack("<QQ", given.ctypes.data, result.ctypes.data)
+    outcome = module.EmulatedModule(case.ptx, name=name).launch("t", (case.grid, 1, 1), (case.block, 1, 1), params, 0)
+    assert outcome.error == 0, outcome
+    wrong = instruction_case.mismatches(case, result)
+    assert not wrong, _report(wrong)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(os.environ.get("KERNELWRIGHT_HW") != "1", reason="replay on a GPU with KERNELWRIGHT_HW=1")
+@pytest.mark.parametrize("name", CASES)
+def test_hardware_computes_the_expected_bits(name: str, gpu: object) -> None:
+    import hardware
+
+    assert isinstance(gpu, hardware.Gpu)
+    case = instruction_case.load(name)
+    if int("".join(c for c in case.target if c.isdigit())) > gpu.capability:
+        pytest.skip(f"needs {case.target}, this GPU is sm_{gpu.capability}")
+    wrong = instruction_case.mismatches(case, gpu.run(case))
+    assert not wrong, _report(wrong)
+
+
+@pytest.fixture(scope="session")
+def gpu() -> object:
+    import hardware
+
+    return hardware.Gpu()
+
+
+def test_every_case_file_has_its_twin() -> None:
+    ptx = {path.stem for path in instruction_case.FOLDER.glob("*.ptx")}
+    assert ptx == set(CASES)
+    assert len(CASES) > 900
