@@ -399,6 +399,8 @@ class Evidence:
     problem_exception: ExceptionFact | None = None
     exit: ProcessExit | None = None
     findings: tuple[Finding, ...] = ()
+    observations: tuple[Finding, ...] = ()
+    """What a GPU tolerates and no check objects to, yet may explain a wrong result."""
     suspicions: tuple[Suspicion, ...] = ()
     launches: tuple[LaunchFact, ...] = ()
     outputs: tuple[OutputFact, ...] = ()

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.device.specs import DeviceSpec
-from kernelwright.emulate import bridge, fatbin, native_abi, presence, runtime, sites
+from kernelwright.emulate import bridge, fatbin, native_abi, presence, runtime, sites, suspicion
 from kernelwright.errors import InternalError
-from kernelwright.records import DeviceFact, Finding, LaunchFact
+from kernelwright.records import DeviceFact, Finding, LaunchFact, Suspicion
 
 if TYPE_CHECKING:
     import torch
@@ -55,6 +55,8 @@ class EmulatedDevice:
     on_launch: Callable[[LaunchFact], None] | None = None
     """Called before each kernel runs, with a fact that has no outcome yet."""
     findings: list[Finding] = field(default_factory=list)
+    observations: list[Finding] = field(default_factory=list)
+    """What a GPU tolerates, yet may explain a wrong result."""
     refusals: list[Refusal] = field(default_factory=list)
     printed: str = ""
     """What kernels printed, in order."""
@@ -65,6 +67,8 @@ class EmulatedDevice:
     provided: dict[str, str] = field(default_factory=dict)
     _modules: dict[bytes, _Module] = field(default_factory=dict)
     _launches: dict[LaunchKey, LaunchFact] = field(default_factory=dict)
+    _ran: dict[tuple[bytes, str, tuple[int, int, int]], None] = field(default_factory=dict)
+    """Module, kernel and block of every launch that ran, in order."""
     _callbacks: Any = None
 
     # ---- what others use -----------------------------------------------------------------------------------------
@@ -73,6 +77,13 @@ class EmulatedDevice:
     def launches(self) -> list[LaunchFact]:
         """Every launch in order of its first occurrence, with the host line that made it."""
         return [replace(fact, site=sites.source_line(key[5])) for key, fact in self._launches.items()]
+
+    def suspicions(self) -> list[Suspicion]:
+        """Patterns in the code of the kernels that ran; asked for only beside a wrong result."""
+        found: list[Suspicion] = []
+        for key, kernel, block in self._ran:
+            found.extend(suspicion.suspicions(self.module(key), kernel, block))
+        return found
 
     def provide_ptx(self, key: str, ptx: str) -> None:
         """``ptx`` is what the module whose fat binary is the text ``kw-ptx:<key>`` runs."""
@@ -139,7 +150,9 @@ class EmulatedDevice:
             before.dynamic_shared_bytes,
             cooperative=bool(asked.cooperative),
         )
+        self._ran.setdefault((asked.module_key, asked.kernel.decode(), before.block))
         self.findings.extend(outcome.findings)
+        self.observations.extend(outcome.observations)
         self.printed += outcome.printed
         self.exact |= outcome.exact
         self.approximate |= outcome.approximate
