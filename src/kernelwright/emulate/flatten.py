@@ -3,12 +3,14 @@
 Why: a warp that stops at a barrier inside a called function must resume there, so calls cannot live on a host stack.
 The rule: every call is replaced by the callee's body with its own registers and labels; parameters of calls become
 registers where each piece is always accessed the same way, and local memory elsewhere; a guard on an instruction that
-lanes wait at, or that ends a thread, becomes a branch around it. Recursion and indirect calls are refused by name.
+lanes wait at, or that ends a thread, becomes a branch around it. An indirect call becomes a comparison with each function whose address the module takes.
+Recursion is refused by name.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -16,6 +18,7 @@ from .ptx.ir import (
     Args,
     Function,
     Guard,
+    Imm,
     Instruction,
     Label,
     Mem,
@@ -173,7 +176,8 @@ def _expand(
 def _call(module: Module, call: Instruction, body: _Body, stack: tuple[str, ...]) -> None:
     parts = call_parts(call)
     if not isinstance(parts.target, Sym):
-        raise RefusedCall(call, "indirect calls are not supported")
+        _indirect(module, call, body, stack)
+        return
     name = module.aliases.get(parts.target.name, parts.target.name)
     if name in BUILTINS and name not in module.functions:
         body.instructions.append(call)
@@ -204,6 +208,52 @@ def _call(module: Module, call: Instruction, body: _Body, stack: tuple[str, ...]
     _expand(module, callee, body, suffix=f"${number}", names=names, outer=(call.position, behind), stack=(*stack, name))
     body.place(behind)
     body.place(skip)
+
+
+def function_address(module: Module, name: str) -> int:
+    """A number that stands for a function's address: not canonical, so that no load or store takes it for memory."""
+    return 0x4B57 << 48 | list(module.functions).index(name) + 1 << 4
+
+
+def _taken(module: Module) -> set[str]:
+    """Functions whose address is an operand or an initial value somewhere."""
+    found = {target.name for variable in module.variables.values() for _, target in variable.relocations}
+    for function in module.functions.values():
+        for instruction in function.instructions:
+            if instruction.op != "call":
+                found |= set().union(*map(_named, instruction.operands)) if instruction.operands else set()
+    return found & {name for name, function in module.functions.items() if not function.entry}
+
+
+def _indirect(module: Module, call: Instruction, body: _Body, stack: tuple[str, ...]) -> None:
+    """A call through a register: each candidate in turn is compared with it and called; none at all is a trap."""
+    parts = call_parts(call)
+    assert isinstance(parts.target, Reg)
+    body.expansions += 1
+    number = body.expansions
+    done = f"$done${number}"
+    differs = Reg(f"%differs${number}", "pred")
+    body.registers[differs.name] = differs
+
+    def add(op: str, *mods: str, operands: tuple[Operand, ...] = (), guard: Guard | None = None) -> None:
+        body.instructions.append(dataclasses.replace(call, op=op, mods=mods, operands=operands, guard=guard))
+
+    if call.guard is not None:
+        add("bra", operands=(Label(done),), guard=Guard(call.guard.register, not call.guard.negated))
+    shape = (len(parts.arguments), len(parts.returns))
+    for name in sorted(_taken(module)):
+        callee = module.functions[name]
+        if (len(callee.params), len(callee.returns)) != shape or name in stack:
+            continue
+        other = f"$other${number}${name}"
+        add("setp", "ne", "u64", operands=(differs, parts.target, Imm(function_address(module, name), "s64")))
+        add("bra", operands=(Label(other),), guard=Guard(differs, False))
+        direct = (Args(parts.returns), Sym(name), Args(parts.arguments))
+        _call(module, dataclasses.replace(call, operands=direct, guard=None), body, stack)
+        add("bra", operands=(Label(done),))
+        body.place(other)
+    add("trap")
+    body.place(done)
 
 
 # ---- parameters of calls
@@ -263,7 +313,7 @@ def _without_call_memory(function: Function) -> Function:
                 uses[name].plain = False
     for use in uses.values():
         ordered = sorted(use.pieces)
-        use.plain = use.plain and all(a + s <= b for (a, s), (b, _) in zip(ordered, ordered[1:], strict=False))
+        use.plain = use.plain and all(a + s <= b for (a, s), (b, _) in itertools.pairwise(ordered))
     made: list[Instruction] = []
     moved = [0] * (len(function.instructions) + 1)
     registers = dict(function.registers)

@@ -19,7 +19,7 @@ from .codegen import machine
 from .codegen.kernel import Compiled, KernelCode
 from .codegen.lane import RefusedInstruction
 from .demangle import demangle
-from .flatten import RefusedCall, flatten
+from .flatten import RefusedCall, flatten, function_address
 from .ptx.ir import Function, Instruction, Module, Position
 from .ptx.parse import parse
 
@@ -109,9 +109,13 @@ class EmulatedModule:
             self._memory[variable.name] = (address, variable.size)
         for variable in self.module.variables.values():
             for offset, target in variable.relocations:
-                if variable.name in self._memory and target.name in self._memory:
-                    value = ctypes.c_uint64(self._memory[target.name][0] + target.offset)
-                    ctypes.memmove(self._memory[variable.name][0] + offset, ctypes.byref(value), 8)
+                if variable.name not in self._memory:
+                    continue
+                if target.name in self.module.functions:
+                    address = function_address(self.module, target.name)
+                else:
+                    address = self._memory[target.name][0] + target.offset
+                ctypes.memmove(self._memory[variable.name][0] + offset, ctypes.byref(ctypes.c_uint64(address)), 8)
 
     def symbol(self, name: str) -> tuple[int, int]:
         """Address and size in bytes of a ``__device__`` or ``__constant__`` variable. ``KeyError`` where unknown."""

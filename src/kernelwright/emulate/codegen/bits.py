@@ -5,7 +5,8 @@ Source: PTX ISA 9.0, 9.7.1 (bit fields) and 9.7.8 (logic and shift).
 
 from __future__ import annotations
 
-from ..ptx.ir import Imm
+from kernelwright.emulate.ptx.ir import Imm
+
 from .integer import is_signed
 from .lane import Lanes, emits
 from .text import Value, constant

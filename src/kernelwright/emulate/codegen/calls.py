@@ -5,8 +5,9 @@ Source: CUDA C++ Programming Guide, "Formatted Output", "Assertion", "Dynamic Gl
 
 from __future__ import annotations
 
-from ..ptx.ir import Operand, Reg
-from ..ptx.operands import call_parts
+from kernelwright.emulate.ptx.ir import Operand, Reg
+from kernelwright.emulate.ptx.operands import call_parts
+
 from . import layout
 from .lane import ELEMENT, Lanes, RefusedInstruction, emits
 from .text import constant

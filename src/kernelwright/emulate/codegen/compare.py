@@ -1,13 +1,15 @@
 """Comparison, selection and moves: setp, set, selp, slct, mov.
 
-Source: PTX ISA 9.0, 9.7.6, 9.7.7 and 9.7.9.3. An ordered comparison with a NaN is false, an unordered one (``equ`` …) true.
+Source: PTX ISA 9.0, 9.7.6, 9.7.7 and 9.7.9.3. An ordered comparison with a NaN is false, an unordered one (``equ`` …)
+true.
 """
 
 from __future__ import annotations
 
-from ..ptx.ir import Not, Operand, Pair, Reg, Sink, Sym, Vec
+from kernelwright.emulate.ptx.ir import Not, Operand, Pair, Reg, Sink, Sym, Vec
+
 from .half import flushed_half, widened
-from .integer import halves, is_signed
+from .integer import halves, is_signed, joined
 from .lane import ELEMENT, Lanes, RefusedInstruction, emits
 from .real import flushed, real
 from .text import BITS, Value, constant
@@ -63,18 +65,23 @@ def _joined(g: Lanes, value: Value, position: int) -> Value:
     return g.text.op(join, value, g.source(position, "pred"))
 
 
+def _both_halves(g: Lanes, operator: str, type_: str) -> tuple[Value, Value]:
+    """The comparison of the low and of the high halves of packed operands."""
+    scalar = type_.removesuffix("x2")
+    made = []
+    for x, y in zip(*(halves(g, value) for value in g.sources("b32", 1, 2)), strict=True):
+        if g.has("ftz"):
+            x, y = flushed_half(g, x, scalar), flushed_half(g, y, scalar)
+        made.append(_joined(g, _comparison(g, operator, type_, widened(g, x, scalar), widened(g, y, scalar)), 3))
+    return made[0], made[1]
+
+
 @emits("setp")
 def _set_predicate(g: Lanes) -> None:
     t, type_, operator = g.text, g.type, g.instruction.mods[0]
     destination = g.instruction.operands[0]
     if type_ in ("f16x2", "bf16x2"):
-        scalar = type_.removesuffix("x2")
-        a, b = g.sources("b32", 1, 2)
-        made = []
-        for x, y in zip(halves(g, a), halves(g, b), strict=True):
-            if g.has("ftz"):
-                x, y = flushed_half(g, x, scalar), flushed_half(g, y, scalar)
-            made.append(_joined(g, _comparison(g, operator, type_, widened(g, x, scalar), widened(g, y, scalar)), 3))
+        made = _both_halves(g, operator, type_)
         g.result(made[0], predicate=made[1])
         return
     value = _comparison(g, operator, type_, *_operands(g, type_))
@@ -90,7 +97,10 @@ def _set(g: Lanes) -> None:
     t, operator = g.text, g.instruction.mods[0]
     target, type_ = g.instruction.mods[-2], g.type
     if type_ in ("f16x2", "bf16x2"):
-        raise RefusedInstruction(g.instruction)
+        ones = {"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(target, 0xFFFF)
+        parts = _both_halves(g, operator, type_)
+        g.result(joined(g, *(t.select(part, constant("i16", ones), constant("i16", 0)) for part in parts)))
+        return
     value = _joined(g, _comparison(g, operator, type_, *_operands(g, type_)), 3)
     if target == "f32":
         g.result(t.select(value, real("float", 1.0), real("float", 0.0)))

@@ -64,12 +64,24 @@ def _narrow(g: Lanes, value: Value, target: str) -> Value:
         value = saturated(g, value)
     if g.has("relu"):
         zero = real("float", 0.0)
-        value = t.select(t.compare("fcmp olt", value, zero), zero, value)
-    if g.has("rz"):
-        g.pass_lanes(0, value)
-        g.run("kw_f32_to_f16_rz" if target == "f16" else "kw_f32_to_bf16_rz")
-        return g.take_lanes(1, "i16")
-    return narrowed(g, value, target)
+        value = t.select(t.compare("fcmp ole", value, zero), zero, value)
+    mode = MODES.get(_mode(g), 0)
+    if not mode:
+        return narrowed(g, value, target)
+    if target == "f16":
+        return _to_f16(g, value, 0, mode)
+    if mode != MODES["rz"]:
+        raise RefusedInstruction(g.instruction)
+    g.pass_lanes(0, value)
+    g.run("kw_f32_to_bf16_rz")
+    return g.take_lanes(1, "i16")
+
+
+def _to_f16(g: Lanes, value: Value, source: int, mode: int) -> Value:
+    """Rounded to f16 by the runtime; ``source``: 0 float, 1 double, 2 s64, 3 u64."""
+    g.pass_lanes(0, value)
+    g.run("kw_to_f16", source, mode)
+    return g.take_lanes(1, "i16")
 
 
 def _real_to_real(g: Lanes, target: str, source: str) -> None:
@@ -83,8 +95,15 @@ def _real_to_real(g: Lanes, target: str, source: str) -> None:
         g.result(saturated(g, value) if g.has("sat") else value)
         return
     if source == "f64" and target != "f32":
+        if g.has("sat"):
+            value = saturated(g, value)
+        if target == "f16":
+            g.result(_to_f16(g, value, 1, MODES.get(mode, 0)))
+            return
+        if MODES.get(mode, 0):
+            raise RefusedInstruction(g.instruction)
         g.pass_lanes(0, value)
-        g.run("kw_f64_to_f16" if target == "f16" else "kw_f64_to_bf16")
+        g.run("kw_f64_to_bf16")
         g.result(g.take_lanes(1, "i16"))
         return
     if source == "f64":
@@ -103,7 +122,7 @@ def _real_to_real(g: Lanes, target: str, source: str) -> None:
         value = saturated(g, value)
     if g.has("relu"):
         zero = real("float", 0.0)
-        value = t.select(t.compare("fcmp olt", value, zero), zero, value)
+        value = t.select(t.compare("fcmp ole", value, zero), zero, value)
     g.result(value)
 
 
@@ -124,10 +143,17 @@ def _integer_to_real(g: Lanes, target: str, source: str) -> None:
     value = g.source(1, source)
     signed = is_signed(source)
     cast = "sitofp" if signed else "uitofp"
-    if target in ("f16", "bf16"):
-        # Integers up to 2**53 are exact as doubles; beyond, f16 is infinite, and bf16 is 2**53 times coarser.
+    if target == "f16":
+        made = _to_f16(g, t.resize(value, "i64", signed=signed), 2 if signed else 3, mode)
+        if g.has("sat"):
+            made = narrowed(g, saturated(g, widened(g, made, "f16")), "f16")
+        g.result(made)
+        return
+    if target == "bf16":
+        if mode or value.bits == 64:
+            raise RefusedInstruction(g.instruction)
         g.pass_lanes(0, t.cast(cast, value, "double"))
-        g.run("kw_f64_to_f16" if target == "f16" else "kw_f64_to_bf16")
+        g.run("kw_f64_to_bf16")
         g.result(g.take_lanes(1, "i16"))
         return
     if mode and not (target == "f64" and value.bits < 64):

@@ -1,12 +1,13 @@
 """What lanes tell one another: shfl, vote, match, redux, activemask, bar.warp.sync.
 
-Source: PTX ISA 9.0, 9.7.9.6 and 9.7.13. Each stands at the top of its own block, where kernel.py lets lanes wait for the
-members that are not there yet; here only the exchange itself is left.
+Source: PTX ISA 9.0, 9.7.9.6 and 9.7.13. Each stands at the top of its own block, where kernel.py lets lanes wait for
+the members that are not there yet; here only the exchange itself is left.
 """
 
 from __future__ import annotations
 
-from ..ptx.ir import Operand, Pair
+from kernelwright.emulate.ptx.ir import Instruction, Operand, Pair
+
 from .lane import ELEMENT, Lanes, RefusedInstruction, emits
 from .text import constant
 
@@ -14,9 +15,8 @@ AT_SYNC = 6
 """enum kw_access."""
 
 
-def members(g: Lanes) -> Operand | None:
+def members(instruction: Instruction) -> Operand | None:
     """The member mask operand of a warp-wide instruction; None for the forms before Volta, which have none."""
-    instruction = g.instruction
     if instruction.op in ("shfl", "vote", "match", "redux") and "sync" not in instruction.mods:
         return None
     return instruction.operands[-1] if instruction.operands else None
@@ -24,7 +24,7 @@ def members(g: Lanes) -> Operand | None:
 
 def pass_members(g: Lanes) -> None:
     """Put the member masks into data row 1."""
-    operand = members(g)
+    operand = members(g.instruction)
     value = constant("i32", -1) if operand is None else g.read(operand, "b32")
     g.pass_lanes(1, value)
 

@@ -1,7 +1,7 @@
 """Arithmetic on f16, bf16 and their packed pairs: computed in a wider format and rounded once.
 
-Source: PTX ISA 9.0, 9.7.4. Sum and product of two 11-bit or 8-bit numbers, rounded first to 24 bits and then again, equal the
-correctly rounded ones (24 >= 2 * 11 + 2); a fused multiply-add needs the round-to-odd step of native/runtime_math.c.
+Source: PTX ISA 9.0, 9.7.4. Sum and product of two 11-bit or 8-bit numbers, rounded first to 24 bits and then again,
+equal the correctly rounded ones (24 >= 2 * 11 + 2); a fused multiply-add needs the round-to-odd step of native/runtime_math.c.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _clamped(g: Lanes, value: Value) -> Value:
         return saturated(g, value)
     if g.has("relu"):
         zero = real("float", 0.0)
-        return g.text.select(g.text.compare("fcmp olt", value, zero), zero, value)
+        return g.text.select(g.text.compare("fcmp ole", value, zero), zero, value)
     return value
 
 

@@ -31,14 +31,14 @@ def joined(g: Lanes, low: Value, high: Value) -> Value:
 
 def carry_in(g: Lanes, element: str) -> Value:
     """CC.CF as 0 or 1."""
-    from ..ptx.operands import CARRY
+    from kernelwright.emulate.ptx.operands import CARRY
 
     return g.text.resize(g.register(CARRY), element)
 
 
 def set_carry(g: Lanes, value: Value) -> None:
     """Write CC.CF."""
-    from ..ptx.operands import CARRY
+    from kernelwright.emulate.ptx.operands import CARRY
 
     g.assign(CARRY, value)
 

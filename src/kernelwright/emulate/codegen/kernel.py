@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..analysis import Analysis, analyse
-from ..provenance import Root, of_address, roots
-from ..ptx.ir import Function, Imm, Instruction, Label, Mem, Module, Sym, Variable
-from ..ptx.operands import converges, suspends
-from . import arithmetic, bits, calls, compare, convert, exchange, layout, memory  # noqa: F401 (they fill EMITTERS)
+from kernelwright.emulate.analysis import Analysis, analyse
+from kernelwright.emulate.flatten import function_address
+from kernelwright.emulate.provenance import Root, of_address, roots
+from kernelwright.emulate.ptx.ir import Function, Imm, Instruction, Label, Mem, Module, Sym, Variable
+from kernelwright.emulate.ptx.operands import converges, suspends
+
+from . import arithmetic, bits, calls, compare, convert, exchange, layout  # noqa: F401 (they fill EMITTERS)
 from .lane import ELEMENT, EMITTERS, Lanes, RefusedInstruction, Site
 from .memory import SPACES
 from .scalars import scalar_registers
@@ -98,6 +100,8 @@ class KernelCode(Lanes):
         raise RefusedInstruction(self.instruction, f"the address of {name}")
 
     def symbol(self, symbol: Sym) -> Value:
+        if symbol.name in self.module.functions:
+            return constant("i64", function_address(self.module, symbol.name))
         t, space = self.text, self._variable_space(symbol.name)
         if space == "local":
             return constant("i64", self._locals[symbol.name][0] + symbol.offset)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..ptx.ir import Imm, Instruction, Mem, Not, Operand, Pair, Reg, Sink, Special, Sym, Vec
-from ..ptx.types import TYPE_BYTES
+from kernelwright.emulate.ptx.ir import Imm, Instruction, Mem, Not, Operand, Pair, Reg, Sink, Special, Sym, Vec
+from kernelwright.emulate.ptx.types import TYPE_BYTES
+
 from . import layout
 from .text import BITS, Text, Value, constant
 

@@ -38,7 +38,7 @@ def _machine() -> tuple[llvm.TargetMachine, str]:
 
 @functools.cache
 def _declare_runtime() -> None:
-    from ..runtime import library
+    from kernelwright.emulate.runtime import library
 
     loaded = library()
     for name in RUNTIME_FUNCTIONS:
@@ -58,7 +58,7 @@ RUNTIME_FUNCTIONS = (
     "kw_bar_arrive", "kw_shfl_up", "kw_shfl_down", "kw_shfl_bfly", "kw_shfl_idx", "kw_vote", "kw_match", "kw_redux",
     "kw_atomic", "kw_vprintf", "kw_assert", "kw_trap", "kw_malloc", "kw_heap_free", "kw_nanoseconds", "kw_divide64",
     "kw_ex2", "kw_lg2", "kw_sin", "kw_cos", "kw_tanh", "kw_rsqrt", "kw_rsqrt64", "kw_rounded", "kw_fma_f16",
-    "kw_fma_bf16", "kw_f64_to_f16", "kw_f64_to_bf16", "kw_f32_to_f16_rz", "kw_f32_to_bf16_rz",
+    "kw_fma_bf16", "kw_to_f16", "kw_f64_to_bf16", "kw_f32_to_bf16_rz",
 )  # fmt: skip
 """What generated code may call."""
 

@@ -6,8 +6,9 @@ generic memory goes through the runtime, which admits it or makes a finding; onl
 
 from __future__ import annotations
 
-from ..ptx.ir import Mem
-from ..ptx.types import TYPE_BYTES
+from kernelwright.emulate.ptx.ir import Mem
+from kernelwright.emulate.ptx.types import TYPE_BYTES
+
 from . import layout
 from .integer import is_signed
 from .lane import ELEMENT, Lanes, RefusedInstruction, emits

@@ -93,7 +93,7 @@ def fused(g: Lanes) -> None:
     value = g.text.intrinsic("fma", a, b, c)
     if g.has("relu"):
         zero = real(value.element, 0.0)
-        value = g.text.select(g.text.compare("fcmp olt", value, zero), zero, value)
+        value = g.text.select(g.text.compare("fcmp ole", value, zero), zero, value)
     finish(g, value)
 
 

@@ -8,8 +8,9 @@ from what never changes, or only in blocks that every living lane enters togethe
 
 from __future__ import annotations
 
-from ..analysis import Analysis
-from ..ptx.ir import Imm, Instruction, Mem, Not, Operand, Reg, Special, Sym
+from kernelwright.emulate.analysis import Analysis
+from kernelwright.emulate.ptx.ir import Imm, Instruction, Mem, Not, Operand, Reg, Special, Sym
+
 from .half import HALVES
 from .real import MODES
 from .special import INVARIANT

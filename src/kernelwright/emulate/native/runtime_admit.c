@@ -23,6 +23,12 @@ static int cause_of_kind(int kind) {
        : kind == KW_BINDING_TEMPORARY ? KW_RAW_POINTER : KW_OUT_OF_BOUNDS;
 }
 
+/* Whether an address that is in no allocation is not just beside one either (within its red zones). */
+static int is_far(uint64_t address, kw_allocation *nearest) {
+  if (kw_find(address, nearest) == 0) return 1;
+  return address < nearest->base ? nearest->base - address > 512 : address - nearest->base - nearest->bytes > 512;
+}
+
 /* What a bad global address is, in the order of what is known for certain. */
 static void report_global(kw_warp *w, uint32_t site_number, int lane, uint64_t address, uint32_t bytes, int access) {
   const kw_site *site = &w->block->run->sites[site_number];
@@ -36,6 +42,9 @@ static void report_global(kw_warp *w, uint32_t site_number, int lane, uint64_t a
     known = 1;
   } else if (site->parameter >= 0 && pointer == 0) {
     message = "the kernel's pointer argument is null";
+  } else if (pointer && is_far(pointer, &meant) && kw_is_mapped(pointer)) {
+    cause = KW_HOST_MEMORY;
+    message = "the kernel's pointer argument is host memory that no tensor or allocation of the device owns";
   } else if (hit == 1 || (hit == 2 && kw_find(address, &meant) == 2)) {
     hit = kw_find(address, &meant);
     known = 1;

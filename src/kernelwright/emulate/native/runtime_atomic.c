@@ -29,6 +29,19 @@ static uint16_t combine_half(int op, uint16_t x, uint16_t y, int brain) {
   return op == MIN ? (b < a ? y : x) : (b > a ? y : x);
 }
 
+/* Additions of f32 in global memory flush subnormals, in shared memory they do not (PTX ISA 9.0, 9.7.13.5). */
+static float flush(float x) { return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : x; }
+
+static uint64_t add_flushed(uint64_t x, uint64_t y) {
+  float a, b;
+  memcpy(&a, &x, 4);
+  memcpy(&b, &y, 4);
+  a = flush(flush(a) + flush(b));
+  uint32_t bits;
+  memcpy(&bits, &a, 4);
+  return bits;
+}
+
 static uint64_t combine(int op, int type, uint64_t x, uint64_t y, uint64_t z) {
   switch (op) {
     case AND: return x & y;
@@ -80,7 +93,7 @@ static uint64_t combine(int op, int type, uint64_t x, uint64_t y, uint64_t z) {
 #define STEP(width)                                                                                                    \
   do {                                                                                                                 \
     uint##width##_t *p = (uint##width##_t *)at, old = __atomic_load_n(p, __ATOMIC_RELAXED), fresh;                     \
-    do fresh = (uint##width##_t)combine(op, type, old, y, z);                                                          \
+    do fresh = (uint##width##_t)(flushes ? add_flushed(old, y) : combine(op, type, old, y, z));                                                          \
     while (!__atomic_compare_exchange_n(p, &old, fresh, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));                       \
     was = old;                                                                                                         \
   } while (0)
@@ -89,7 +102,7 @@ static uint64_t combine(int op, int type, uint64_t x, uint64_t y, uint64_t z) {
 KW_API void kw_atomic(kw_warp *w, uint32_t mask, uint32_t site, int space, int op, int type) {
   static const uint8_t sizes[] = {4, 4, 8, 8, 4, 8, 2, 2, 4, 4, 2};
   uint32_t bytes = sizes[type];
-  int dense;
+  int dense, flushes = op == ADD && type == F32 && space != KW_IN_SHARED;
   uint32_t allowed = mask;
   if (!fits(w, mask, site, bytes, space, &dense)) allowed = kw_admit(w, mask, site, bytes, KW_ATOMIC, space);
   for (int l = 0; l < KW_LANES; l++) {

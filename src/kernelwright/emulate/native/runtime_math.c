@@ -127,35 +127,32 @@ KW_API void kw_fma_bf16(kw_warp *w) {
   }
 }
 
-KW_API void kw_f32_to_bf16(kw_warp *w) {
-  const float *x = (const float *)w->d[0];
-  uint16_t *out = (uint16_t *)w->d[1];
-  LANES out[l] = to_bf16(x[l]);
-}
-
-KW_API void kw_f64_to_f16(kw_warp *w) {
-  const double *x = (const double *)w->d[0];
-  uint16_t *out = (uint16_t *)w->d[1];
-  LANES out[l] = _cvtss_sh(float_to_odd(x[l]), 0);
-}
-
 KW_API void kw_f64_to_bf16(kw_warp *w) {
   const double *x = (const double *)w->d[0];
   uint16_t *out = (uint16_t *)w->d[1];
   LANES out[l] = to_bf16(float_to_odd(x[l]));
 }
 
-/* Toward zero: the half, bfloat16 or tf32 below in magnitude. */
-KW_API void kw_f32_to_f16_rz(kw_warp *w) {
-  const float *x = (const float *)w->d[0];
-  uint16_t *out = (uint16_t *)w->d[1];
-  LANES out[l] = _cvtss_sh(x[l], _MM_FROUND_TO_ZERO);
-}
-
+/* Toward zero: the bfloat16 below in magnitude. */
 KW_API void kw_f32_to_bf16_rz(kw_warp *w) {
   const float *x = (const float *)w->d[0];
   uint16_t *out = (uint16_t *)w->d[1];
   LANES out[l] = (uint16_t)((float_bits(x[l]) >> 16) | (x[l] != x[l] ? 0x40 : 0));
+}
+
+/* To a half with rounding toward zero (1), down (2) or up (3). Sources: 0 float, 1 double, 2 s64, 3 u64 (narrower integers
+ * are widened before). The double is first brought to odd-rounded float, which keeps on which side of every half it lies. */
+KW_API void kw_to_f16(kw_warp *w, int source, int mode) {
+  uint16_t *out = (uint16_t *)w->d[1];
+  uint16_t made[KW_LANES];
+  LANES {
+    double x = source == 0 ? (double)((const float *)w->d[0])[l] : source == 1 ? ((const double *)w->d[0])[l]
+             : source == 2 ? (double)((const int64_t *)w->d[0])[l] : (double)w->d[0][l];
+    float f = float_to_odd(x);
+    made[l] = mode == 1 ? _cvtss_sh(f, _MM_FROUND_TO_ZERO) : mode == 2 ? _cvtss_sh(f, _MM_FROUND_TO_NEG_INF)
+            : mode == 3 ? _cvtss_sh(f, _MM_FROUND_TO_POS_INF) : _cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT);
+  }
+  memcpy(out, made, sizeof made);
 }
 
 /* ---- directed rounding ------------------------------------------------------------------------------------------- */
