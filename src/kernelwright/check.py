@@ -80,6 +80,8 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
                 road.run_trials()
             except CandidateStopped:
                 pass
+            finally:
+                road.close()
             road.finish()
             printed = road.candidate.stdout.text(), road.candidate.stderr.text()
         progress("confirming the build")
@@ -181,6 +183,8 @@ def _why(seen: Seen) -> str:
             if exit.timed_out
             else "it ran out of memory"
             if exit.out_of_memory
+            else "it broke off its messages"
+            if exit.returncode is None and not exit.signal
             else f"its process ended with {exit.signal or f'exit status {exit.returncode}'}"
         )
         return f"{how} during {exit.during}" if exit.during else how

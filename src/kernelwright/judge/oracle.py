@@ -31,6 +31,8 @@ HALF_LEGITIMATE = 16
 """The same for reference outputs of half types, in units of their roundoff."""
 SAMPLE_SECONDS = 0.3
 """About how long the reference may run on the rows that yardsticks are taken on."""
+SAMPLE_ELEMENTS = 1 << 24
+"""Most input elements among those rows: each is rounded once for each format."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,8 @@ class Oracle:
         if self._axes is None and not self._find_rows():
             return self._converted(self._reference.inputs), slice(None)
         assert self._axes is not None
-        rows = max(1, min(self._rows, int(self._length * min(1.0, share))))
+        each = max(1, sum(self._reference.inputs[n][:1].numel() for n in self._axes))
+        rows = max(1, min(self._rows, int(self._length * min(1.0, share)), SAMPLE_ELEMENTS // each))
         return self._cut(self._axes, 0, rows), slice(0, rows)
 
     def run_sample(self, inputs: list[Any]) -> list[torch.Tensor]:
@@ -195,7 +198,9 @@ class Oracle:
     def _rows_a_chunk(self, axes: tuple[int, ...]) -> int:
         inputs = sum(_double_bytes(self._reference.inputs[n]) for n in axes)
         each = (inputs + 6 * self._reference.largest_bytes) / self._length
-        return max(1, min(self._length, int(CHUNK_BYTES / max(each, 1))))
+        rows = max(1, min(self._length, int(CHUNK_BYTES / max(each, 1))))
+        # A power of two keeps chunks, and the blocks of matrix products, aligned.
+        return 1 << (rows.bit_length() - 1)
 
     def _try(self, axes: tuple[int, ...]) -> bool:
         """Whether a first and a last chunk come out as the whole reference's rows."""

@@ -113,7 +113,8 @@ def yardsticks(
         with Lossy(format, seed=number):
             outputs = run()
         for row, out, right, least in zip(table, outputs, exact, floor, strict=True):
-            row.append((format.grade, math.hypot(_rms(out - right), least)))
+            if right.is_floating_point() or right.is_complex():
+                row.append((format.grade, math.hypot(_rms(out - right), least)))
     return [sorted(row, key=lambda entry: entry[1]) for row in table]
 
 

@@ -133,6 +133,7 @@ class _Session:
         what = f"forward, trial {int(request['trial']) + 1}"
         self.say(what)
         value, seconds = self._timed(inputs)
+        _crossing(value)
         self.say(f"after {what}")
         mutated = [f"input {n}" for n, item in enumerate(mapped) if self.device.changed(item, placed[n])]
         mutated += self._changed_parameters()
@@ -191,13 +192,7 @@ class _Session:
         return value, time.perf_counter() - started
 
     def _outputs(self, value: Any) -> tuple[Any, list[int], list[dict[str, Any]]]:
-        tensors: list[torch.Tensor] = []
-        try:
-            packed = pack(value, tensors)
-        except CannotCross as error:
-            raise TypeError(
-                f"forward() returned {error}; expected tensors, or lists, tuples and dicts of them"
-            ) from None
+        packed, tensors = _crossing(value)
         del value
         fds: list[int] = []
         described: list[dict[str, Any]] = []
@@ -216,6 +211,15 @@ class _Session:
         sys.stderr.flush()
         self.channel.send({"reply": operation, **body}, fds)
         close_all(fds)
+
+
+def _crossing(value: Any) -> tuple[Any, list[torch.Tensor]]:
+    """The outputs packed, and their tensors. Raises ``TypeError`` for what no message carries."""
+    tensors: list[torch.Tensor] = []
+    try:
+        return pack(value, tensors), tensors
+    except CannotCross as error:
+        raise TypeError(f"forward() returned {error}; expected tensors, or lists, tuples and dicts of them") from None
 
 
 def _distance(one: Any, other: Any) -> float:

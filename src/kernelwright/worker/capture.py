@@ -7,9 +7,12 @@ bounded. No torch here.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 
 KEEP_BYTES = 64 << 10
+PIPE_BYTES = 1 << 20
+_F_SETPIPE_SZ = 1031
 
 
 class Capture:
@@ -28,6 +31,9 @@ class Capture:
     def pipe(cls, *, keep: int = KEEP_BYTES) -> tuple[Capture, int]:
         """A capture and the write end for the process to be started."""
         read, write = os.pipe2(os.O_CLOEXEC)
+        # A full pipe makes each printed line wait for the reader: 64 KB is the default, 1 MB the usual most.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(write, _F_SETPIPE_SZ, PIPE_BYTES)
         return cls(read, keep=keep), write
 
     def fileno(self) -> int:

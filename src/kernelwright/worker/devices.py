@@ -109,7 +109,7 @@ class Cuda(Host):
     def changed(self, mapped: Mapped, on_device: torch.Tensor) -> bool:
         if on_device.shape != mapped.tensor.shape:
             return True
-        original, theirs = torch.atleast_1d(mapped.tensor), torch.atleast_1d(on_device)
+        original, theirs = (t if t.dim() else t.reshape(1) for t in (mapped.tensor, on_device))
         # Rows of 64 MB: a whole second copy of the input may not fit on the GPU.
         rows = max(1, (64 << 20) // max(1, original[:1].numel() * original.element_size()))
         pairs = zip(torch.split(original, rows), torch.split(theirs, rows), strict=True)

@@ -114,14 +114,14 @@ def _write(fd: int, address: int, total: int, *, consume: bool) -> None:
         view = (ctypes.c_char * total).from_buffer(target)
         base = ctypes.addressof(view)
         _LIBC.madvise(ctypes.c_void_p(base), ctypes.c_size_t(total), _MADV_HUGEPAGE)
+        low = -(-address // page) * page
         for start in range(0, total, CHUNK_BYTES):
             count = min(CHUNK_BYTES, total - start)
             ctypes.memmove(base + start, address + start, count)
-            if consume:
-                low = -(-(address + start) // page) * page
-                high = (address + start + count) // page * page
-                if high > low:
-                    _LIBC.madvise(ctypes.c_void_p(low), ctypes.c_size_t(high - low), _MADV_DONTNEED)
+            high = (address + start + count) // page * page
+            if consume and high > low:
+                _LIBC.madvise(ctypes.c_void_p(low), ctypes.c_size_t(high - low), _MADV_DONTNEED)
+                low = high
         del view
 
 

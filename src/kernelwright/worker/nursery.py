@@ -43,7 +43,7 @@ class _Child:
 
 def main(control_fd: int) -> NoReturn:
     """Serve requests on ``control_fd`` until it closes."""
-    limits.die_with_parent()
+    # Not tied to the supervisor's death by a signal: the closing socket tells, and leaves time to end what is below.
     limits.adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = Channel(socket.socket(fileno=control_fd))

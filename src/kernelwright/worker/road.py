@@ -124,7 +124,8 @@ class Road:
         self.on_confirm: Callable[[dict[str, Any]], None] = self.seen.confirm_requests.append
         """Called with each build that real headers should confirm, as soon as it is known."""
         self._started = time.monotonic()
-        self._spent = {"oracle": 0.0, "candidate": 0.0}
+        self._held: list[int] = []
+        """Memory files on their way from one process to the other."""
         problem = {
             "problem": str(plan.problem),
             "sets": plan.sets,
@@ -168,8 +169,7 @@ class Road:
             "tensors": self._reference["tensors"],
             "seed": self.plan.seed,
         }
-        self.supervisor.post(self.candidate, request, self._init_fds)
-        close_all(self._init_fds)
+        self._hand_on(self.candidate, request, self._init_fds)
         constructed, _ = self._ask_candidate("construct", Stage.RUN)
         mine, right = constructed["parameters"], self._reference["parameters"]
         self.seen.weights = "rng" if mine or right else "none"
@@ -193,11 +193,16 @@ class Road:
             self._try_state()
 
     def finish(self) -> None:
-        """Take in what came late."""
-        self.supervisor.poll(0)
+        """Take in what came late, and let the candidate's process end."""
+        self.supervisor.finish(self.candidate)
         if self.candidate.left_behind:
             left = self.candidate.left_behind
             self.seen.notes.append(f"the candidate left {left} process{'es' * (left > 1)} behind; ended")
+
+    def close(self) -> None:
+        """Close what was on its way when the check ended."""
+        close_all(self._held)
+        self._held = []
 
     # ---- one trial -------------------------------------------------------------------------------------------------
     def _trial(self, index: int) -> tuple[Trial, list[OutputFact]]:
@@ -211,8 +216,7 @@ class Road:
             "inputs": given["inputs"],
             "tensors": given["tensors"],
         }
-        self.supervisor.post(self.candidate, request, fds)
-        close_all(fds)
+        self._hand_on(self.candidate, request, fds)
         # The reference is computed while the candidate runs.
         self.supervisor.post(self.oracle, {"op": "reference"})
         done, out = self._ask_candidate("forward", Stage.RUN)
@@ -222,8 +226,7 @@ class Road:
         self.seen.mutated += [name for name in map(str, done["mutated"]) if name not in allowed]
         self.seen.random = self.seen.random or bool(made["random"])
         compare = {"op": "compare", "outputs": done["outputs"], "tensors": done["tensors"], "device": done["device"]}
-        self.supervisor.post(self.oracle, compare, out)
-        close_all(out)
+        self._hand_on(self.oracle, compare, out)
         judged, _ = self._ask_oracle("compare")
         if "garbage" in judged:
             self._stop(Stage.RUN, self._ended_badly(f"its outputs cannot be read: {judged['garbage']}"))
@@ -248,8 +251,7 @@ class Road:
         self.supervisor.post(self.oracle, {"op": "weights"})
         given, fds = self._ask_oracle("weights")
         request = {"op": "state", "state": given["state"], "tensors": given["tensors"]}
-        self.supervisor.post(self.candidate, request, fds)
-        close_all(fds)
+        self._hand_on(self.candidate, request, fds)
         self._ask_candidate("state", Stage.RUN)
 
     def _try_state(self) -> None:
@@ -311,17 +313,19 @@ class Road:
 
     def _reply(self, worker: Worker, operation: str) -> Message:
         """The next reply, on the worker's own clock: what it may still take of the time-out."""
-        started = time.monotonic()
-        try:
-            reply, fds = self.supervisor.reply(worker, timeout_s=self.plan.timeout_s - self._spent[worker.role])
-        finally:
-            self._spent[worker.role] += time.monotonic() - started
+        reply, fds = self.supervisor.reply(worker, timeout_s=self.plan.timeout_s)
+        self._held += fds
         if reply["reply"] != operation:
-            close_all(fds)
             worker.protocol_error = f"it answered {reply['reply']!r:.40} to {operation!r}"
             self.supervisor.stop(worker)
             raise WorkerEnded(worker.role, worker.exit_fact())
         return reply, fds
+
+    def _hand_on(self, worker: Worker, request: dict[str, Any], fds: list[int]) -> None:
+        """Post a request with memory files that are then no longer ours."""
+        self.supervisor.post(worker, request, fds)
+        close_all(fds)
+        self._held = [fd for fd in self._held if fd not in fds]
 
     def _stop(self, stage: Stage, exit: ProcessExit) -> None:
         if not exit.frames:

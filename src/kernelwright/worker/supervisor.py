@@ -11,6 +11,7 @@ import contextlib
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -31,6 +32,7 @@ START_SECONDS = 120.0
 """Importing torch takes 2 s warm and up to a minute from a cold network disk."""
 GRACE_SECONDS = 1.0
 """How long a stopped worker may take to write its stack."""
+QUIET_SECONDS = 0.1
 MEMORY_EVERY_SECONDS = 0.05
 
 Message = tuple[dict[str, Any], list[int]]
@@ -63,6 +65,8 @@ class Worker:
         self.memory_bytes: int | None = None
         """Private memory it may have, its start included; None for no limit."""
         self.peak_bytes = 0
+        self.waited_s = 0.0
+        """How long replies were waited for so far."""
         self.status: int | None = None
         """Wait status once it ended."""
         self.left_behind = 0
@@ -183,9 +187,25 @@ class Supervisor:
     def reply(self, worker: Worker, *, timeout_s: float | None = None) -> Message:
         """Wait for ``worker``'s next reply.
 
-        Raises ``WorkerEnded`` where it ends, sends garbage, runs past ``timeout_s`` seconds or past its memory.
+        ``timeout_s`` bounds the time waited for this worker in all, from when its process started.
+        Raises ``WorkerEnded`` where it ends, sends garbage, runs out of time or past its memory.
         """
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._await_start(worker)
+        started = time.monotonic()
+        try:
+            return self._reply(worker, None if timeout_s is None else started + timeout_s - worker.waited_s)
+        finally:
+            worker.waited_s += time.monotonic() - started
+
+    def _await_start(self, worker: Worker) -> None:
+        """Wait until the nursery has imported torch and started ``worker``."""
+        deadline = time.monotonic() + START_SECONDS
+        while not worker.pid:
+            if time.monotonic() > deadline:
+                raise MachineError(f"importing PyTorch took more than {START_SECONDS:g} s")
+            self._pump(0.5)
+
+    def _reply(self, worker: Worker, deadline: float | None) -> Message:
         while not worker.replies:
             if worker.ended:
                 raise WorkerEnded(worker.role, worker.exit_fact())
@@ -204,6 +224,16 @@ class Supervisor:
         self._pump(seconds)
 
     # ---- ending ----------------------------------------------------------------------------------------------------
+    def finish(self, worker: Worker) -> None:
+        """Let a worker leave by itself, and learn what it leaves behind; end it where it does not."""
+        if worker.channel_open:
+            with contextlib.suppress(OSError):
+                worker.channel.socket.shutdown(socket.SHUT_WR)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while not worker.ended and time.monotonic() < deadline:
+            self._pump(0.02)
+        self.stop(worker)
+
     def stop(self, worker: Worker) -> None:
         """Ask for its stack, then end it and everything that it started."""
         if not worker.ended and worker.pid:
@@ -219,8 +249,10 @@ class Supervisor:
             os.kill(worker.pid, signal.SIGUSR1)
         deadline = time.monotonic() + GRACE_SECONDS
         while not worker.ended and time.monotonic() < deadline:
-            self._pump(0.05)
-            if worker.trace.total > before:
+            seen = worker.trace.total
+            self._pump(QUIET_SECONDS)
+            # A dump comes in many small writes: it is complete when no more comes.
+            if worker.trace.total == seen > before:
                 break
 
     def _kill(self, worker: Worker) -> None:
