@@ -37,7 +37,15 @@ def test_compiled_emulator_computes_the_expected_bits(name: str) -> None:
     case = instruction_case.load(name)
     given, result = instruction_case.input_bytes(case), instruction_case.output_bytes(case)
     params = struct.pack("<QQ", given.ctypes.data, result.ctypes.data)
-    outcome = module.EmulatedModule(case.ptx, name=name).launch("t", (case.grid, 1, 1), (case.block, 1, 1), params, 0)
+    library = module.runtime.library()
+    for memory, role in ((given, b"in"), (result, b"out")):
+        library.kw_adopt(memory.ctypes.data, memory.nbytes, module.runtime.GLOBAL, role)
+    try:
+        emulated = module.EmulatedModule(case.ptx, name=name)
+        outcome = emulated.launch("t", (case.grid, 1, 1), (case.block, 1, 1), params, 0)
+    finally:
+        for memory in (given, result):
+            library.kw_forget(memory.ctypes.data)
     assert outcome.error == 0, outcome
     wrong = instruction_case.mismatches(case, result)
     assert not wrong, _report(wrong)
