@@ -85,7 +85,7 @@ def compiled(source: str, arch: str = "sm_80") -> EmulatedModule:
 
 
 def ptx(body: str, *, params: str = ".param .u64 out", registers: str = "", before: str = "") -> EmulatedModule:
-    """A module with one kernel ``t``; ``%out`` holds the first parameter, ``%t`` the thread, ``%at`` out + 4 * thread."""
+    """A module with one kernel ``t``: ``%out`` is its parameter, ``%t`` the thread, ``%at`` out + 4 * thread."""
     return EmulatedModule(
         f""".version 8.0
 .target sm_80

@@ -57,8 +57,8 @@ __global__ void warp_functions(int* y) {
     for (int i = 0; i < t % 4 + 1; i++) s += i + t;
     s += __shfl_xor_sync(~0u, s, 1);
     unsigned ballot = __ballot_sync(~0u, s & 1);
-    y[t] = s + __popc(ballot) * 1000 + __any_sync(~0u, t == 3) + __all_sync(~0u, t < 31) + __reduce_add_sync(~0u, t)
-         + (int)(__match_any_sync(~0u, t / 8) >> (t / 8 * 8));
+    y[t] = s + __popc(ballot) * 1000 + __any_sync(~0u, t == 3) + __all_sync(~0u, t < 31)
+         + __reduce_add_sync(~0u, t) + (int)(__match_any_sync(~0u, t / 8) >> (t / 8 * 8));
 }
 __global__ void barrier_results(int* y) {
     int t = threadIdx.x;
@@ -96,7 +96,10 @@ __global__ void producer_consumer(int* y) {
 __device__ __noinline__ int triangle(int n) { int s = 0; for (int i = 1; i <= n; i++) s += i; return s; }
 struct Pair { double a; int b; };
 __device__ __noinline__ Pair make(int n) { Pair p; p.a = n * 0.5; p.b = triangle(n); return p; }
-__global__ void calls(double* y) { Pair p = make(threadIdx.x % 7); y[threadIdx.x] = p.a + p.b + triangle(threadIdx.x & 3); }
+__global__ void calls(double* y) {
+    Pair p = make(threadIdx.x % 7);
+    y[threadIdx.x] = p.a + p.b + triangle(threadIdx.x & 3);
+}
 """
 
 

@@ -1,4 +1,4 @@
-"""What a kernel does wrong is named: cause, line, thread, block, allocation, offset; and the launch ends as on a GPU."""
+"""What a kernel does wrong is named with cause, line, thread, block and allocation; the launch ends as on a GPU."""
 
 from __future__ import annotations
 
@@ -75,10 +75,11 @@ __global__ void asserts(int n) { assert(threadIdx.x < n); }                     
 __global__ void traps(int n) { if (threadIdx.x == n) __trap(); }
 __global__ void prints(int n) {
     int i = threadIdx.x;
-    if (i < n) printf("%d|%5.2f|%-6s|%lld|%x|%c|%%|%*d|%p\n", i, i * 0.5, "text", (long long)i << 33, i + 250, 'a' + i, 4, i, (void*)16);
+    long long wide = (long long)i << 33; const char* s = "text"; void* p = (void*)16;
+    if (i < n) printf("%d|%5.2f|%-6s|%lld|%x|%c|%%|%*d|%p\n", i, i * 0.5, s, wide, i + 250, 'a' + i, 4, i, p);
 }
-__device__ float inner(const float* x, int i) { return x[i]; }                      // line 63
-__global__ void outer(const float* x, float* y, int n) { y[threadIdx.x] = inner(x, threadIdx.x + n); }   // line 64
+__device__ float inner(const float* x, int i) { return x[i]; }                      // line 64
+__global__ void outer(const float* x, float* y, int n) { y[threadIdx.x] = inner(x, threadIdx.x + n); }   // line 65
 __constant__ int table[4] = {1, 2, 3, 4};
 __device__ int counter = 5;
 __global__ void globals(int* y) { y[threadIdx.x] = table[threadIdx.x & 3] + counter; }
@@ -246,7 +247,7 @@ def test_printf_formats_as_cuda_does() -> None:
 
 def test_a_fault_in_an_inlined_function_keeps_the_call_behind_it() -> None:
     found = launch(compiled(SOURCE), "outer", 1, 32, floats(32), floats(32), 1).findings[0]
-    assert [(frame.line, frame.function.split("(")[0]) for frame in found.frames] == [(63, "inner"), (64, "outer")]
+    assert [(frame.line, frame.function.split("(")[0]) for frame in found.frames] == [(64, "inner"), (65, "outer")]
 
 
 def test_device_variables_hold_their_initial_values_and_constants_refuse_stores() -> None:

@@ -16,7 +16,6 @@ from emulated import DeviceArray, launch
 
 from kernelwright.emulate.module import EmulatedModule, RefusedCall
 
-
 GROUPS = {key: list(names) for key, names in groupby(instruction_case.names(), key=lambda name: name.split(".")[0])}
 REFUSED = {"call.recursive"}
 """Cases that must be refused by name."""

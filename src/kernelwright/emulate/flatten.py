@@ -3,8 +3,8 @@
 Why: a warp that stops at a barrier inside a called function must resume there, so calls cannot live on a host stack.
 The rule: every call is replaced by the callee's body with its own registers and labels; parameters of calls become
 registers where each piece is always accessed the same way, and local memory elsewhere; a guard on an instruction that
-lanes wait at, or that ends a thread, becomes a branch around it. An indirect call becomes a comparison with each function whose address the module takes.
-Recursion is refused by name.
+lanes wait at, or that ends a thread, becomes a branch around it. An indirect call becomes a
+comparison with each function whose address the module takes. Recursion is refused by name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Arithmetic on f16, bf16 and their packed pairs: computed in a wider format and rounded once.
 
 Source: PTX ISA 9.0, 9.7.4. Sum and product of two 11-bit or 8-bit numbers, rounded first to 24 bits and then again,
-equal the correctly rounded ones (24 >= 2 * 11 + 2); a fused multiply-add needs the round-to-odd step of native/runtime_math.c.
+equal the correctly rounded ones (24 >= 2 * 11 + 2); a fused multiply-add needs the round-to-odd step of
+native/runtime_math.c.
 """
 
 from __future__ import annotations
