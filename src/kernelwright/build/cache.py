@@ -1,0 +1,74 @@
+"""The store of everything a build makes, named by content.
+
+Why: a rebuild of unchanged sources must cost milliseconds, and any number of processes may build at once. The rule: an
+entry is a folder named by the digest of all that determines it; it appears in one rename, under a lock of its own, and
+is never changed afterwards. A killed build leaves only a ``.making-`` folder that nothing reads.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from kernelwright import settings
+
+
+def digest(*parts: str | bytes) -> str:
+    """A name for ``parts``: 32 hexadecimal digits, different where any part or the division into parts differs."""
+    made = hashlib.sha256()
+    for part in parts:
+        raw = part.encode() if isinstance(part, str) else part
+        made.update(f"{len(raw)}\0".encode())
+        made.update(raw)
+    return made.hexdigest()[:32]
+
+
+def placeholder(index: int) -> str:
+    """As long as a digest, and none: stands for the PTX of unit ``index`` until it is known."""
+    return f"{index:04d}".rjust(32, "k")
+
+
+def folder_digest(root: Path, suffixes: Iterable[str] = (".h",)) -> str:
+    """The digest of all files under ``root`` with one of ``suffixes``."""
+    wanted = tuple(suffixes)
+    files = sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in wanted)
+    return digest(*(part for p in files for part in (str(p.relative_to(root)), p.read_bytes())))
+
+
+def root() -> Path:
+    """The store's folder."""
+    return settings.cache_folder() / "build"
+
+
+def lookup(kind: str, name: str) -> Path | None:
+    """The entry ``name`` of ``kind``, or None."""
+    entry = root() / kind / name
+    return entry if entry.is_dir() else None
+
+
+def obtain(kind: str, name: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
+    """The entry ``name`` of ``kind`` and whether it was there already; ``make`` fills an empty folder otherwise.
+
+    Whoever comes second waits for the first. What ``make`` raises leaves no entry.
+    """
+    entry = root() / kind / name
+    if entry.is_dir():
+        return entry, True
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    with (entry.parent / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if entry.is_dir():
+            return entry, True
+        scratch = Path(tempfile.mkdtemp(dir=entry.parent, prefix=".making-"))
+        try:
+            make(scratch)
+            scratch.chmod(0o755)
+            scratch.rename(entry)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+    return entry, False

@@ -1,0 +1,2 @@
+#pragma once
+#include <kw_facade/cuda.h>

@@ -1,0 +1,5 @@
+#pragma once
+#include <kw_facade/tensor.h>
+#include <kw_facade/factories.h>
+#include <kw_facade/dispatch.h>
+#include <kw_facade/binding.h>

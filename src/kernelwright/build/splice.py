@@ -1,0 +1,124 @@
+"""The user's part of a unit, as the facade pass lowered it, on top of torch's real headers.
+
+Why: cudafe++ needs 30 s for torch's headers, g++ with a precompiled form of them three. The rule: only text from the
+user's own files is taken over, with the facade's inline namespaces struck out; every header it includes is included
+again, for real, in the user's order. What g++ then says of the user's lines is the real headers' word; that the splice
+itself does not apply (a header that only nvcc reads) is never a verdict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernelwright.build import cache, headers
+from kernelwright.build.extension import Extension, Unit
+from kernelwright.build.link import without_facade
+from kernelwright.build.nvcc import clean_environment, run_command
+from kernelwright.build.placed import MARKER
+from kernelwright.build.toolchain import Toolchain
+
+_LEAN_EXTENSION = """#pragma once
+#include <torch/types.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+"""
+"""torch/extension.h without the C++ frontend (torch::nn, optim, data, jit), which wrappers hardly ever name: 35 s and
+530 MB instead of 58 s and 794 MB precompiled. What fails with it is tried with the whole one."""
+
+_PREFIX = "#include <cuda_runtime.h>\n#include <torch/extension.h>\n"
+
+
+def real_include_flags(toolchain: Toolchain) -> list[str]:
+    """Torch's own headers, with those put before them that a CPU build of torch lacks."""
+    from kernelwright.emulate.nativeparts import include_folder
+
+    folders = [
+        include_folder(),
+        toolchain.torch_include,
+        toolchain.torch_include / "torch" / "csrc" / "api" / "include",
+        toolchain.python_include,
+        toolchain.cuda_include,
+        toolchain.cuda_include / "cccl",
+    ]
+    return [part for folder in folders for part in ("-isystem", str(folder))]
+
+
+def prefix(toolchain: Toolchain, std: str) -> Path:
+    """A folder with ``prefix.h`` (the lean extension header), its precompiled form, and ``lean/torch/extension.h``."""
+    flags = host_flags(std)
+    name = cache.digest("real", *flags, _LEAN_EXTENSION, _PREFIX, toolchain.identity)
+
+    def make(folder: Path) -> None:
+        (folder / "lean" / "torch").mkdir(parents=True)
+        (folder / "lean" / "torch" / "extension.h").write_text(_LEAN_EXTENSION)
+        (folder / "prefix.h").write_text(_PREFIX)
+        command = [str(toolchain.host), "-x", "c++-header", *flags, "-isystem", "lean", *real_include_flags(toolchain)]
+        run_command([*command, "prefix.h", "-o", "prefix.h.gch"], folder=folder, environment=clean_environment())
+
+    return cache.obtain("prefix", name, make)[0]
+
+
+def host_flags(std: str) -> list[str]:
+    """What every compile on the real prefix must agree on."""
+    return [std, "-fPIC", "-w", "-O0", "-g1"]
+
+
+def own_part(rest: str, own: Sequence[str], system: Sequence[Path]) -> str:
+    """The lines of ``rest`` (cudafe++'s output behind the prefix) that come from the user's own files.
+
+    ``own`` are base names; a file in none of the ``system`` folders is the user's, too.
+    """
+    kept: list[str] = []
+    file = ""
+    taken = True
+    for line in rest.split("\n"):
+        marker = MARKER.match(line)
+        if marker and marker[2] is not None:
+            file = marker[2]
+            taken = Path(file).name in own or not (
+                file.startswith("/") and any(file.startswith(str(s)) for s in system)
+            )
+        if taken:
+            kept.append(line)
+    return without_facade("\n".join(kept))
+
+
+def includes(text: str) -> str:
+    """The include lines of a source, in order."""
+    return "\n".join(re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"][^>"\n]+[>"]', text, re.M)) + "\n"
+
+
+def spliced(unit: Unit, rest: str, toolchain: Toolchain, candidate: str) -> str:
+    """``unit`` as host C++ against the real headers; its own place in the prefix is the caller's to include."""
+    system = [
+        headers.FACADE,
+        toolchain.home,
+        toolchain.torch_include,
+        toolchain.python_include,
+        Path("/usr"),
+        cache.root(),
+    ]
+    own = own_part(rest, [candidate, unit.name, f"{Path(unit.name).stem}.cudafe1.stub.c"], system)
+    return (
+        f"{includes(unit.text)}#include <kw_facade/splice.h>\n{headers.standard_includes(unit.text, torch=True)}{own}"
+    )
+
+
+def standard(extension: Extension, toolchain: Toolchain) -> str:
+    """The C++ standard that the extension's host units are compiled as: the last one given."""
+    return next(f for f in reversed(extension.host_flags(toolchain)) if f.startswith("-std="))
+
+
+def command(extension: Extension, toolchain: Toolchain, unit: Unit, *, lean: bool) -> list[str]:
+    """g++ for ``unit`` on the real headers: precompiled and lean, or whole."""
+    made = [str(toolchain.host), *host_flags(standard(extension, toolchain)), *extension.common_flags()]
+    if not unit.cuda:
+        made += [f for f in extension.host_flags(toolchain) if f.startswith(("-D", "-U", "-f", "-m"))]
+    if lean:
+        place = prefix(toolchain, standard(extension, toolchain))
+        made += ["-include", str(place / "prefix.h"), "-isystem", str(place / "lean")]
+    if unit.folder:
+        made.append(f"-I{unit.folder}")
+    return [*made, *real_include_flags(toolchain), "-isystem", str(headers.FACADE)]
