@@ -142,18 +142,18 @@ class Mismatch:
         return f"{self.case} row {self.row} {self.column}: expected {self.expected}, got {self.got}  ({self.operands})"
 
 
-def mismatches(case: Case, memory: np.ndarray[Any, Any]) -> list[Mismatch]:
-    """Every result that differs from what is expected."""
+def mismatches(case: Case, memory: np.ndarray[Any, Any], *, any_nan: bool = False) -> list[Mismatch]:
+    """Every result that differs from what is expected; with ``any_nan``, any NaN will do where one is expected."""
     found = []
     for column, got in zip(case.outputs, results(case, memory), strict=True):
         for row, (expected, value) in enumerate(zip(column.values, got, strict=True)):
-            if not agrees(column, expected, value):
+            if not agrees(column, expected, value, any_nan=any_nan):
                 operands = ", ".join(f"{c.name}={c.values[row]}" for c in case.inputs)
                 found.append(Mismatch(case.name, row, column.name, operands, expected, f"{value:#x}"))
     return found
 
 
-def agrees(column: Column, expected: str, got: int) -> bool:
+def agrees(column: Column, expected: str, got: int, *, any_nan: bool = False) -> bool:
     """Whether ``got`` is what ``expected`` asks for."""
     if expected == "any":
         return True
@@ -161,6 +161,12 @@ def agrees(column: Column, expected: str, got: int) -> bool:
         return math.isnan(number(column.type, got))
     bits = int(expected, 16)
     if bits == got:
+        return True
+    if column.type.endswith("x2"):
+        half = column.type[:-2]
+        pairs = [((bits >> shift) & 0xFFFF, (got >> shift) & 0xFFFF) for shift in (0, 16)]
+        return all(p == q or (any_nan and _both_nan(half, p, q)) for p, q in pairs)
+    if any_nan and _both_nan(column.type, bits, got):
         return True
     if not column.tolerance:
         return False
@@ -173,6 +179,10 @@ def agrees(column: Column, expected: str, got: int) -> bool:
     kind, bound = next(iter(column.tolerance.items()))
     allowed = {"ulp": bound * unit(column.type, want), "absolute": bound, "relative": bound * abs(want)}[kind]
     return difference <= allowed + slack
+
+
+def _both_nan(type_: str, first: int, second: int) -> bool:
+    return math.isnan(number(type_, first)) and math.isnan(number(type_, second))
 
 
 def number(type_: str, bits: int) -> float:

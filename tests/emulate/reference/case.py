@@ -59,8 +59,8 @@ def emit(draft: Draft) -> None:
     DRAFTS.append(draft)
 
 
-def write(draft: Draft) -> None:
-    """Write both files of a case."""
+def texts(draft: Draft) -> dict[str, str]:
+    """Both files of a case: name to contents."""
     rows = len(next(iter((draft.inputs or draft.outputs).values()))[1])
     padded = -(-rows // draft.block) * draft.block
 
@@ -82,9 +82,7 @@ def write(draft: Draft) -> None:
     }
     if draft.initial:
         described["initial"] = {name: f"{value:#x}" for name, value in draft.initial.items()}
-    FOLDER.mkdir(exist_ok=True)
-    (FOLDER / f"{draft.name}.json").write_text(_compact(described))
-    (FOLDER / f"{draft.name}.ptx").write_text(ptx_of(draft, padded))
+    return {f"{draft.name}.json": _compact(described), f"{draft.name}.ptx": ptx_of(draft, padded)}
 
 
 def _compact(described: dict[str, object]) -> str:

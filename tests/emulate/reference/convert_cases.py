@@ -241,7 +241,7 @@ def float_float() -> None:
                 simple(
                     f"cvt.{mode}{relu}.{packed}.f32",
                     {"a": ("f32", narrow()), "b": ("f32", narrow())},
-                    "b32",
+                    packed,
                     both,
                     source=SOURCE,
                     most=160,

@@ -121,7 +121,7 @@ def packed(
         low, high = (evaluate(op, t, "rn", ftz, sat, tuple(v >> shift & 0xFFFF for v in values)) for shift in (0, 16))
         return number(low) | number(high) << 16
 
-    simple(instruction, dict.fromkeys("abc"[:count], ("b32", pairs)), "b32", both, source=SOURCE, target=target)
+    simple(instruction, dict.fromkeys("abc"[:count], ("b32", pairs)), type_, both, source=SOURCE, target=target)
 
 
 def number(result: int | str) -> int:
@@ -193,6 +193,32 @@ def extremes() -> None:
                 f"testp.{what}.{t} p, a;",
                 {"a": (t, floats(t))},
                 lambda a, w=what, t=t: testp(w, t, a),
+            )
+
+
+def packed_extremes() -> None:
+    """min, max, neg and abs on pairs."""
+    for type_, t in PACKED.items():
+        rng = seeded(f"extremes{type_}")
+        pool = floats(t)
+        pairs = [rng.choice(pool) << 16 | rng.choice(pool) for _ in range(60)]
+        for op in ("min", "max"):
+
+            def both(a: int, b: int, op: str = op, t: str = t) -> int:
+                return sum(number(extreme(op, t, a >> s & 0xFFFF, b >> s & 0xFFFF)) << s for s in (0, 16))
+
+            simple(f"{op}.{type_}", dict.fromkeys("ab", ("b32", pairs)), type_, both, source=SOURCE)
+        finite = [x for x in pool if not ieee.is_nan(t, x)]
+        clean = [rng.choice(finite) << 16 | rng.choice(finite) for _ in range(64)]
+        for op, change in (("neg", lambda a: a ^ 0x80008000), ("abs", lambda a: a & 0x7FFF7FFF)):
+            emit(
+                Draft(
+                    f"{op}.{type_}",
+                    SOURCE,
+                    f"{op}.{type_} d, a;",
+                    {"a": ("b32", clean)},
+                    {"d": (type_, [change(a) for a in clean])},
+                )
             )
 
 
@@ -491,5 +517,6 @@ def approximate(a: int, function: Callable[[float], float | None]) -> int | str:
 def all_cases() -> None:
     arithmetic()
     extremes()
+    packed_extremes()
     comparisons()
     approximations()

@@ -254,7 +254,36 @@ def atomics() -> None:
                 [expected_of(o, b, ftz=False) for o, b in zip(old, new, strict=True)],
                 shared=True,
             )
+    pairs()
     collisions()
+
+
+def pairs() -> None:
+    """Atomic addition on packed halves; sums that are NaN do not occur."""
+    for type_, t in (("f16x2", "f16"), ("bf16x2", "bf16")):
+        rng = seeded(f"atom{type_}")
+        pool = _finite(t)
+        old, new = ([rng.choice(pool) << 16 | rng.choice(pool) for _ in range(LANES)] for _ in "ab")
+        expected = []
+        for o, b in zip(old, new, strict=True):
+            halves = [ieee.add(t, o >> s & 0xFFFF, b >> s & 0xFFFF) for s in (0, 16)]
+            expected.append((halves[0] or 0) | (halves[1] or 0) << 16)
+        body = f"""
+            mad.wide.u32 place, %row, 4, %in;
+            atom.global.add.noftz.{type_} d, [place], b;
+            ld.global.b32 e, [place];
+        """
+        emit(
+            Draft(
+                f"atom.add.{type_}",
+                ATOMICS,
+                body,
+                {"a": ("b32", old), "b": ("b32", new)},
+                {"d": ("b32", old), "e": (type_, expected)},
+                registers=".reg .b64 place;",
+                target="sm_90" if t == "bf16" else "sm_80",
+            )
+        )
 
 
 def _finite(t: str) -> list[int]:
