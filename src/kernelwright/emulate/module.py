@@ -21,6 +21,7 @@ from .codegen.lane import RefusedInstruction
 from .demangle import demangle
 from .flatten import RefusedCall, flatten, function_address
 from .ptx.ir import Function, Instruction, Module, Position
+from .ptx.operands import call_parts
 from .ptx.parse import parse
 
 __all__ = ["EmulatedModule", "KernelAttributes", "LaunchOutcome", "RefusedCall", "RefusedInstruction"]
@@ -322,6 +323,6 @@ def is_parallel(function: Function) -> bool:
             return False
         if op == "red" and not in_shared and mods[-1] in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
             return False
-        if op == "call":
+        if op == "call" and getattr(call_parts(instruction).target, "name", "") in ("malloc", "free"):
             return False
     return True

@@ -26,8 +26,8 @@ from .text import BITS, Text, Value, constant
 AT_BARRIER, AT_TRAP = 3, 5
 """enum kw_access."""
 
-VERSION = 1
-"""Changes whenever the same PTX becomes other machine code; part of the object cache's key."""
+WHOLE_REGISTERS = '"prefer-vector-width"="512" "min-legal-vector-width"="512"'
+"""LLVM would use half of each 512-bit register on most Intel CPUs, which doubles the instructions."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,13 @@ class KernelCode(Lanes):
         declarations = [f"declare {_signature(name, kind)}" for name, kind in t.declared.items()]
         blocks = [block.start for block in self.analysis.blocks]
         symbol = "kernel"
-        lines = [*declarations, f"define void @{symbol}(ptr noalias %w) nounwind {{", *head, *body, "}"]
+        lines = [
+            *declarations,
+            f"define void @{symbol}(ptr noalias %w) nounwind {WHOLE_REGISTERS} {{",
+            *head,
+            *body,
+            "}",
+        ]
         return Compiled(
             "\n".join(lines) + "\n",
             symbol,
@@ -289,7 +295,7 @@ class KernelCode(Lanes):
             self.pass_lanes(1, constant("i32", -1))
         t.forget()
         any_place = int(instruction.op == "bar")
-        ready = self.ask("kw_sync", self._block.index, any_place)
+        ready = self.ask("kw_sync", self._block.index, self.site(exchange.AT_SYNC, 0), any_place)
         some = t.compare("icmp ne", ready, constant("i32", 0))
         t.emit(f"br i1 {some.text}, label %{go}, label %dispatch")
         self._label(go)

@@ -15,6 +15,8 @@
 
 /* Rounds in which no warp of any resident block got anywhere but round a loop, before another block joins them. */
 #define PATIENCE 16
+/* Of what is printed no more is kept; CUDA's default buffer is as large (cudaLimitPrintfFifoSize). */
+#define KW_TEXT_BYTES (1u << 20)
 
 atomic_int kw_interrupted;
 static pthread_mutex_t run_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -37,6 +39,7 @@ double kw_now(void) {
 }
 
 void kw_text_add(kw_text *text, const char *bytes, size_t n) {
+  if (text->used + n > KW_TEXT_BYTES) return;
   if (text->used + n > text->capacity) {
     size_t larger = 2 * (text->used + n) + 256;
     char *grown = realloc(text->bytes, larger);
@@ -280,6 +283,7 @@ static void note_where(kw_block *b) {
 }
 
 static uint64_t next_block(kw_run *r) {
+  if (r->deadline_s > 0 && kw_now() - r->started > r->deadline_s) r->interrupted = r->stop = 1;
   if (r->stop || kw_interrupted) return ~0ull;
   uint64_t i = atomic_fetch_add(&r->next, 1);
   return i < r->blocks && i <= r->first_fault ? i : ~0ull;

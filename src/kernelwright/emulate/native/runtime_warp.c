@@ -128,11 +128,12 @@ KW_API void kw_yield(kw_warp *w, int32_t pc) {
 }
 
 /* At a warp-level synchronisation whose members (w->d[1]) may not all be here: the lanes that may go on, set as mask. */
-KW_API uint32_t kw_sync(kw_warp *w, int32_t pc, int any) {
+KW_API uint32_t kw_sync(kw_warp *w, int32_t pc, uint32_t site, int any) {
   uint32_t passed = w->mask & w->sync_passed, arriving = w->mask & ~passed;
   const uint32_t *members = (const uint32_t *)w->d[1];
   EACH(l, arriving) {
     w->members[l] = members[l];
+    w->barrier_site[l] = (int32_t)site;
     w->pcs[l] = pc;
   }
   w->sync_lanes |= arriving;
