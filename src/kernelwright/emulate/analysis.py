@@ -142,7 +142,9 @@ def _dead(
 
 # ---- divergence ---------------------------------------------------------------------------------------------------
 
-_DIVERGENT_OPS = frozenset({"atom", "shfl", "match", "elect", "call", "alloca", "ldmatrix", "mma", "wmma", "movmatrix"})
+_DIVERGENT_OPS = frozenset(
+    {"atom", "mbarrier", "shfl", "match", "elect", "call", "alloca", "ldmatrix", "mma", "wmma", "movmatrix"}
+)
 """Mnemonics whose result differs between lanes, whatever they read."""
 
 _COLLECTIVES = frozenset({"vote", "redux"})
