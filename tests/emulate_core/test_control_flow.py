@@ -94,6 +94,14 @@ __global__ void producer_consumer(int* y) {
     }
 }
 __device__ __noinline__ int triangle(int n) { int s = 0; for (int i = 1; i <= n; i++) s += i; return s; }
+struct Table { int v[40]; };
+__global__ void table(Table t, int* y) { y[threadIdx.x] = t.v[(threadIdx.x * 7) % 40]; }
+__global__ void half_warp(int* y) {
+    int v = threadIdx.x;
+    if (threadIdx.x < 16) v = __shfl_xor_sync(~0u, v, 1);
+    asm volatile("bar.sync 0;");
+    y[threadIdx.x] = v;
+}
 struct Pair { double a; int b; };
 __device__ __noinline__ Pair make(int n) { Pair p; p.a = n * 0.5; p.b = triangle(n); return p; }
 __global__ void calls(double* y) {
@@ -208,6 +216,21 @@ def test_functions_that_are_not_inlined_return_structures() -> None:
         return n * (n + 1) // 2
 
     assert y.get().tolist() == [t % 7 * 0.5 + triangle(t % 7) + triangle(t & 3) for t in range(40)]
+
+
+def test_a_parameter_array_is_read_at_an_index_of_its_own_in_each_lane() -> None:
+    y = DeviceArray(np.zeros(40, np.int32))
+    params = np.arange(100, 140, dtype=np.int32).tobytes() + y.address.to_bytes(8, "little")
+    outcome = compiled(SOURCE).launch("_Z5table5TablePi", (1, 1, 1), (40, 1, 1), params)
+    assert (outcome.error, y.get().tolist()) == (0, [100 + t * 7 % 40 for t in range(40)])
+
+
+def test_a_shuffle_whose_members_never_come_goes_on_and_is_observed() -> None:
+    y = DeviceArray(np.zeros(32, np.int32))
+    outcome = launch(compiled(SOURCE), "half_warp", 1, 32, y)
+    assert (outcome.error, outcome.findings) == (0, ())
+    assert {o.cause for o in outcome.observations} == {"warp.mask"}
+    assert y.get().tolist() == [t ^ 1 if t < 16 else t for t in range(32)]
 
 
 def test_a_launch_gives_the_same_bits_every_time() -> None:

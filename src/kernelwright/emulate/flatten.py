@@ -99,8 +99,8 @@ def _renamed(operand: Operand, rename: Callable[[str], str], names: dict[str, st
         return Sym(names.get(operand.name, operand.name), operand.offset)
     if isinstance(operand, Mem):
         base = again(operand.base)
-        assert isinstance(base, (Reg, Sym)) or base is operand.base
-        return dataclasses.replace(operand, base=base)  # type: ignore[arg-type]
+        assert isinstance(base, (Reg, Sym, Imm))
+        return dataclasses.replace(operand, base=base)
     if isinstance(operand, Vec):
         return Vec(tuple(map(again, operand.items)))
     if isinstance(operand, Args):

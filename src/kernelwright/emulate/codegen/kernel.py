@@ -452,11 +452,11 @@ def _lay_out(variables: list[Variable]) -> tuple[dict[str, tuple[int, int]], int
 
 def _shared_variables(module: Module, function: Function) -> list[Variable]:
     """The function's own shared variables and those of the module that it names."""
-    named = {
-        operand.name if isinstance(operand, Sym) else operand.base.name
-        for instruction in function.instructions
-        for operand in instruction.operands
-        if isinstance(operand, Sym) or (isinstance(operand, Mem) and isinstance(operand.base, Sym))
-    }
+    named: set[str] = set()
+    for instruction in function.instructions:
+        for operand in instruction.operands:
+            base = operand.base if isinstance(operand, Mem) else operand
+            if isinstance(base, Sym):
+                named.add(base.name)
     own = [v for v in function.locals if v.space == "shared"]
     return own + [v for v in module.variables.values() if v.space == "shared" and v.name in named]

@@ -65,7 +65,10 @@ RUNTIME_FUNCTIONS = (
 
 
 def _parse(text: str) -> tuple[llvm.ModuleRef, llvm.ContextRef]:
-    """A module in a context of its own. llvmlite 0.44 (LLVM 15) has typed pointers unless a context is told otherwise."""
+    """A module in a context of its own.
+
+    llvmlite 0.44 (LLVM 15) has typed pointers unless a context is told otherwise; drop this with llvmlite < 0.45.
+    """
     if getattr(llvmlite, "opaque_pointers_enabled", True):
         context = llvm.create_context()
     else:

@@ -59,8 +59,10 @@ def _load(g: Lanes) -> None:
     space = space_of(g)
     memory = _memory(g, 1)
     if space == "param":
-        _load_parameter(g, memory)
-        return
+        if not g.address(memory, narrow=False).wide:
+            _load_parameter(g, memory)
+            return
+        space = "generic"  # an index that differs between lanes; the runtime knows where the parameters lie
     type_, count = _shape(g)
     if type_ == "b128":
         raise RefusedInstruction(g.instruction)
@@ -83,8 +85,6 @@ def _load_parameter(g: Lanes, memory: Mem) -> None:
     type_, count = _shape(g)
     size = TYPE_BYTES[type_]
     address = g.address(memory, narrow=False)
-    if address.wide:
-        raise RefusedInstruction(g.instruction, "a parameter address that differs between lanes")
     values = []
     for j in range(count):
         pointer = t.fresh("p")
