@@ -36,7 +36,7 @@ At = Callable[[str], int]
 
 def test_an_off_by_one_bound_names_the_thread_the_tensor_and_the_line(evidence: Make, finding: Make, at: At) -> None:
     line = at("if (i <= n)")
-    out = Allocation("global", 1000, "y (torch.empty_like)", "float32", (250,))
+    out = Allocation("global", 1000, "y (torch.empty_like)", "Float", (250,))
     seen = finding("memory.out-of-bounds", line, block=(3, 0, 0), thread=(58, 0, 0), offset=1000, allocation=out)
     cause = explain(evidence(findings=(seen,)))[0]
     assert (cause.id, cause.line, cause.confidence) == ("memory.out-of-bounds", line, Confidence.CERTAIN)

@@ -10,9 +10,15 @@ from kernelwright.records import Allocation, Finding, SourceLine
 
 _VERBS = {"load": "reads", "store": "writes", "atomic": "updates atomically"}
 
-ELEMENT_BYTES = {
-    "float64": 8, "double": 8, "int64": 8, "float32": 4, "float": 4, "int32": 4, "float16": 2, "bfloat16": 2,
-    "int16": 2, "int8": 1, "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16,
+# The names of torch's ScalarType, which the device knows, as Python writes them; and bytes an element.
+_DTYPES = {
+    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Byte": "uint8", "Char": "int8",
+    "Short": "int16", "Int": "int32", "Long": "int64", "Bool": "bool", "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128",
+}  # fmt: skip
+_ELEMENT_BYTES = {
+    "float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1,
+    "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
 
 
@@ -40,9 +46,14 @@ def memory(allocation: Allocation) -> str:
     parts = [allocation.name or f"an allocation in {allocation.kind} memory"]
     if allocation.dtype or allocation.shape:
         shape = f" [{', '.join(str(n) for n in allocation.shape)}]" if allocation.shape else ""
-        parts.append(f"{allocation.dtype}{shape}".strip())
+        parts.append(f"{dtype(allocation)}{shape}".strip())
     parts.append(f"{allocation.bytes} bytes")
     return ", ".join(parts)
+
+
+def dtype(allocation: Allocation) -> str:
+    """The allocation's dtype as Python writes it: ``float32``; empty where unknown."""
+    return _DTYPES.get(allocation.dtype, allocation.dtype.removeprefix("torch."))
 
 
 def distance(finding: Finding) -> str:
@@ -71,7 +82,7 @@ def element(finding: Finding) -> str:
     allocation = finding.allocation
     if allocation is None or finding.offset is None or not allocation.shape:
         return ""
-    width = ELEMENT_BYTES.get(allocation.dtype.removeprefix("torch."), 0)
+    width = _ELEMENT_BYTES.get(dtype(allocation), 0)
     if not width:
         return ""
     count = 1

@@ -37,7 +37,7 @@ def render(verdict: Verdict, console: Console) -> None:
     labelled(console, "build", [line for record in verdict.build for line in _build(record)])
     labelled(console, "launches", _launches(verdict))
     labelled(console, "findings", _findings(verdict))
-    labelled(console, "fidelity", verdict.device.fidelity if verdict.device else ())
+    labelled(console, "fidelity", _fidelity(verdict))
     labelled(console, "printed", _printed(verdict))
     labelled(console, "not checked", not_checked(verdict))
 
@@ -120,6 +120,16 @@ def _launches(verdict: Verdict) -> Iterator[str]:
         yield wording.launch(fact) + times + work + refused.rstrip(": ")
     if len(ordered) > MOST_LAUNCHES:
         yield f"and {wording.many(len(ordered) - MOST_LAUNCHES, 'more launch', 'more launches')}"
+
+
+def _fidelity(verdict: Verdict) -> Iterator[str]:
+    """What ran exactly is counted, what ran approximately is named: that is what a reader must weigh."""
+    for line in verdict.device.fidelity if verdict.device else ():
+        word, _, names = line.partition(": ")
+        if word == "exact":
+            yield f"{wording.many(names.count(',') + 1, 'kind')} of instruction ran exactly"
+        else:
+            yield line
 
 
 def _findings(verdict: Verdict) -> Iterator[str]:
