@@ -304,6 +304,8 @@ _APPROXIMATE = frozenset({"ex2", "lg2", "sin", "cos", "tanh", "rsqrt"})
 
 def is_approximate(instruction: Instruction) -> bool:
     """Whether an instruction's result may differ from a GPU's in the last bits."""
+    if instruction.op == "mma" or (instruction.op == "wmma" and instruction.mods[0] == "mma"):
+        return instruction.mods[-1] != "s32"
     return instruction.op in _APPROXIMATE or "approx" in instruction.mods or "full" in instruction.mods
 
 

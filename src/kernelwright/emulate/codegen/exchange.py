@@ -17,7 +17,9 @@ AT_SYNC = 6
 
 def members(instruction: Instruction) -> Operand | None:
     """The member mask operand of a warp-wide instruction; None for the forms before Volta, which have none."""
-    if instruction.op in ("shfl", "vote", "match", "redux") and "sync" not in instruction.mods:
+    if instruction.op not in ("shfl", "vote", "match", "redux", "bar", "elect"):
+        return None
+    if instruction.op not in ("bar", "elect") and "sync" not in instruction.mods:
         return None
     return instruction.operands[-1] if instruction.operands else None
 

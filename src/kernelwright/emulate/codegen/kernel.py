@@ -16,7 +16,7 @@ from kernelwright.emulate.provenance import Root, of_address, roots
 from kernelwright.emulate.ptx.ir import Function, Imm, Instruction, Label, Mem, Module, Sym, Variable
 from kernelwright.emulate.ptx.operands import converges, suspends
 
-from . import arithmetic, bits, calls, compare, convert, exchange, layout  # noqa: F401 (they fill EMITTERS)
+from . import arithmetic, bits, calls, compare, convert, exchange, layout, matrix  # noqa: F401 (they fill EMITTERS)
 from .lane import ELEMENT, EMITTERS, Lanes, RefusedInstruction, Site
 from .memory import SPACES
 from .scalars import scalar_registers
@@ -189,6 +189,8 @@ class KernelCode(Lanes):
         """Entry, dispatcher, and the blocks that jumps share."""
         t = self.text
         t.label("entry")
+        if self.uses_scratch:
+            t.emit("%scratch = alloca [4096 x i8], align 64")
         t.emit("br label %dispatch")
         t.label("dispatch")
         first = t.call("kw_dispatch", "i32", "ptr %w", "ptr")

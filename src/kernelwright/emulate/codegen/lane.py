@@ -60,6 +60,7 @@ class Lanes:
         self.index = 0
         self.guard: Value | None = None
         self.sites: list[Site] = []
+        self.uses_scratch = False
         self.symbols: dict[str, int] = {}
         self.scalars: frozenset[str] = frozenset()
         self.slots: dict[str, int] = {}
@@ -268,6 +269,11 @@ class Lanes:
     def site(self, access: int, space: int, *, size: int = 0, operand: Mem | None = None) -> int:
         """Register this instruction as a place that may fault; its number."""
         raise NotImplementedError
+
+    def scratch(self) -> str:
+        """A pointer to 4 KiB on the stack, for fragments on their way to the runtime."""
+        self.uses_scratch = True
+        return "%scratch"
 
     # ---- the warp's scratch rows
 

@@ -58,6 +58,9 @@ RUNTIME_FUNCTIONS = (
     "kw_dispatch", "kw_defer", "kw_diverge", "kw_exit", "kw_yield", "kw_sync", "kw_branch_by_index", "kw_bar",
     "kw_bar_arrive", "kw_shfl_up", "kw_shfl_down", "kw_shfl_bfly", "kw_shfl_idx", "kw_vote", "kw_match", "kw_redux",
     "kw_atomic", "kw_vprintf", "kw_assert", "kw_trap", "kw_malloc", "kw_heap_free", "kw_nanoseconds", "kw_divide64",
+    "kw_mma",
+    "kw_ldmatrix",
+    "kw_cp_async",
     "kw_ex2", "kw_lg2", "kw_sin", "kw_cos", "kw_tanh", "kw_rsqrt", "kw_rsqrt64", "kw_rounded", "kw_fma_f16",
     "kw_fma_bf16", "kw_to_f16", "kw_f64_to_bf16", "kw_f32_to_bf16_rz",
 )  # fmt: skip

@@ -146,7 +146,7 @@ static void start_block(kw_block *b, uint64_t index) {
   b->exited = b->done = 0;
   b->warps = p.warps;
   b->error = b->stop = 0;
-  b->n_findings = 0;
+  b->n_findings = b->turns_after_error = 0;
   b->count = 0;
   memset(b->barriers, 0, sizeof b->barriers);
   fill_poison(b->shared, r->static_shared + r->dynamic_shared);

@@ -124,6 +124,8 @@ KW_API void kw_yield(kw_warp *w, int32_t pc) {
     run->interrupted = 1;
     run->stop = 1;
   }
+  /* What a bad load brought may keep a loop going for ever: a block that has faulted gets a million more turns of one. */
+  if (w->block->error && ++w->block->turns_after_error > 256) w->block->stop = 1;
   w->status = KW_YIELDED;
 }
 

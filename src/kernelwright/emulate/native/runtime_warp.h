@@ -94,7 +94,7 @@ struct kw_block {
   uint32_t threads, exited, warps, done;
   kw_barrier barriers[KW_BARRIERS];
   kw_finding *findings;
-  uint32_t n_findings, c_findings;
+  uint32_t n_findings, c_findings, turns_after_error;
   int error, stop;
   kw_text text;
   kw_range *ranges;

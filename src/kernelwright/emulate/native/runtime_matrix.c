@@ -1,0 +1,223 @@
+/* Matrix instructions of a warp: mma, ldmatrix, and the asynchronous copies that feed them.
+ *
+ * Fragments of mma lie as PTX ISA 9.0, 9.7.14.5 draws them; those of wmma, which PTX leaves open, in row order. The rule:
+ * products are exact, a dot product is summed in double precision and rounded once to the accumulator's type. A GPU sums
+ * in an order and width of its own, so results are listed as approximate (integers are exact). cp.async copies at once,
+ * which every program that waits as it must cannot tell from later.
+ */
+#include "runtime_access.h"
+#include <immintrin.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { T_F16, T_BF16, T_TF32, T_F64, T_S8, T_U8, T_F32, T_S32 };
+enum { BY_MMA, BY_ROWS };
+enum { ROLE_A, ROLE_B, ROLE_C };
+
+#define A_AT 0
+#define B_AT 1024
+#define C_AT 2048
+
+static int bits_of_type(int type) {
+  return type == T_F64 ? 64 : type == T_F16 || type == T_BF16 ? 16 : type == T_S8 || type == T_U8 ? 8 : 32;
+}
+
+INLINE double bf16_value(uint16_t half) {
+  uint32_t word = (uint32_t)half << 16;
+  float f;
+  memcpy(&f, &word, 4);
+  return f;
+}
+
+/* The hardware looks at 19 of a tf32's 32 bits. */
+INLINE double tf32_value(uint32_t word) {
+  float f;
+  word &= 0xffffe000u;
+  memcpy(&f, &word, 4);
+  return f;
+}
+
+INLINE int32_t s32_value(double value, int saturate) {
+  int64_t whole = (int64_t)value;
+  if (saturate) whole = whole > INT32_MAX ? INT32_MAX : whole < INT32_MIN ? INT32_MIN : whole;
+  return (int32_t)(uint32_t)(uint64_t)whole;
+}
+
+/* Row and column of element e of register r in a lane; 0 where the register only repeats what others hold. */
+static int place_of(int layout, int role, int rows, int columns, int bits, int lane, int r, int e, int *row, int *column) {
+  int per = bits >= 32 ? 1 : 32 / bits;
+  if (layout == BY_ROWS) {
+    int each = rows * columns / KW_LANES, i = r * per + e;
+    if (i >= each) return 0;
+    *row = (lane * each + i) / columns;
+    *column = (lane * each + i) % columns;
+  } else if (role == ROLE_A) {
+    *row = lane / 4 + 8 * (rows > 8 ? r & 1 : 0);
+    *column = lane % 4 * per + e + (rows > 8 ? r >> 1 : r) * 4 * per;
+  } else if (role == ROLE_B) {
+    *row = lane % 4 * per + e + r * 4 * per;
+    *column = lane / 4;
+  } else if (per == 2) {
+    *row = lane / 4 + 8 * r;
+    *column = lane % 4 * 2 + e;
+  } else {
+    *row = lane / 4 + 8 * (r >> 1);
+    *column = lane % 4 * 2 + (r & 1);
+  }
+  return *row < rows && *column < columns;
+}
+
+/* Where each element of a fragment belongs in its matrix, in the order of memory; -1 for one that only repeats another. */
+typedef struct order { int key[5]; int count; struct order *next; int16_t at[8 * KW_LANES * 4]; } order;
+
+static order *_Atomic orders;
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+
+static const order *find_order(const int key[5]) {
+  for (const order *o = orders; o; o = o->next)
+    if (!memcmp(o->key, key, sizeof o->key)) return o;
+  return NULL;
+}
+
+static const order *order_of(int layout, int role, int rows, int columns, int bits) {
+  const int key[5] = {layout, role, rows, columns, bits};
+  const order *known = find_order(key);
+  if (known) return known;
+  pthread_mutex_lock(&making);
+  known = find_order(key);
+  order *made = known ? NULL : malloc(sizeof *made);
+  if (made) {
+    memcpy(made->key, key, sizeof key);
+    int per = bits >= 32 ? 1 : 32 / bits, row = 0, column = 0, n = 0;
+    for (int r = 0; r < 8; r++)
+      for (int lane = 0; lane < KW_LANES; lane++)
+        for (int e = 0; e < per; e++)
+          made->at[n++] = place_of(layout, role, rows, columns, bits, lane, r, e, &row, &column)
+                              ? (int16_t)(row * columns + column) : -1;
+    made->count = n / 8;
+    made->next = orders;
+    orders = made;
+    known = made;
+  }
+  pthread_mutex_unlock(&making);
+  return known;
+}
+
+#define TAKE(c_type, expression)                                                                                       \
+  for (int i = 0; i < n; i++) {                                                                                        \
+    c_type v = ((const c_type *)start)[i];                                                                             \
+    if (at[i] >= 0) matrix[at[i]] = (expression);                                                                      \
+  }                                                                                                                    \
+  break
+
+static void take(const uint8_t *start, int layout, int role, int rows, int columns, int type, int registers,
+                 double *matrix) {
+  const order *o = order_of(layout, role, rows, columns, bits_of_type(type));
+  if (!o) return;
+  const int16_t *at = o->at;
+  int n = o->count * registers;
+  switch (type) {
+    case T_F16: TAKE(uint16_t, _cvtsh_ss(v));
+    case T_BF16: TAKE(uint16_t, bf16_value(v));
+    case T_TF32: TAKE(uint32_t, tf32_value(v));
+    case T_F64: TAKE(double, v);
+    case T_S8: TAKE(int8_t, v);
+    case T_U8: TAKE(uint8_t, v);
+    case T_F32: TAKE(float, v);
+    default: TAKE(int32_t, v);
+  }
+}
+
+#define GIVE(c_type, expression)                                                                                       \
+  for (int i = 0; i < n; i++) {                                                                                        \
+    if (at[i] < 0) continue;                                                                                           \
+    double v = matrix[at[i]];                                                                                          \
+    ((c_type *)start)[i] = (expression);                                                                               \
+  }                                                                                                                    \
+  break
+
+static void give(uint8_t *start, int layout, int rows, int columns, int type, int registers, const double *matrix,
+                 int saturate) {
+  const order *o = order_of(layout, ROLE_C, rows, columns, bits_of_type(type));
+  if (!o) return;
+  const int16_t *at = o->at;
+  int n = o->count * registers;
+  switch (type) {
+    case T_F16: GIVE(uint16_t, _cvtss_sh((float)v, 0));
+    case T_F64: GIVE(double, v);
+    case T_F32: GIVE(float, (float)v);
+    default: GIVE(int32_t, s32_value(v, saturate));
+  }
+}
+
+/* shape: m << 16 | n << 8 | k; types: a, b, c, d, four bits each; registers: a, b, c, d, eight bits each. */
+KW_API void kw_mma(kw_warp *w, uint8_t *scratch, uint32_t shape, uint32_t types, uint32_t registers, int layout,
+                   int saturate) {
+  (void)w;
+  int m = (int)(shape >> 16), n = (int)(shape >> 8 & 255), k = (int)(shape & 255);
+  double a[32 * 32], b[32 * 32], c[32 * 32];
+  take(scratch + A_AT, layout, ROLE_A, m, k, (int)(types & 15), (int)(registers & 255), a);
+  take(scratch + B_AT, layout, ROLE_B, k, n, (int)(types >> 4 & 15), (int)(registers >> 8 & 255), b);
+  take(scratch + C_AT, layout, ROLE_C, m, n, (int)(types >> 8 & 15), (int)(registers >> 16 & 255), c);
+  for (int i = 0; i < m; i++) {
+    double sum[32] = {0};
+    for (int l = 0; l < k; l++)
+      for (int j = 0; j < n; j += 8)
+        for (int q = 0; q < 8; q++) sum[j + q] += a[i * k + l] * b[l * n + j + q];
+    for (int j = 0; j < n; j++) c[i * n + j] += sum[j];
+  }
+  give(scratch + C_AT, layout, m, n, (int)(types >> 12 & 15), (int)(registers >> 24), c, saturate);
+}
+
+/* ldmatrix: lanes 8 i to 8 i + 7 hold the row addresses of matrix i; results in d[i]. */
+KW_API void kw_ldmatrix(kw_warp *w, uint32_t site, int space, int count, int transposed) {
+  uint32_t asked = count == 4 ? ~0u : (1u << 8 * count) - 1, allowed = asked;
+  int dense;
+  uint16_t rows[KW_LANES][8];
+  if (!fits(w, asked, site, 16, space, &dense)) allowed = kw_admit(w, asked, site, 16, KW_LOAD, space);
+  for (int l = 0; l < 8 * count; l++) {
+    if (allowed >> l & 1) memcpy(rows[l], place(w, space, l), 16);
+    else
+      for (int i = 0; i < 8; i++) rows[l][i] = KW_POISON16;
+  }
+  for (int i = 0; i < count; i++)
+    for (int l = 0; l < KW_LANES; l++) {
+      int r = l / 4, c = l % 4 * 2;
+      uint32_t low = transposed ? rows[8 * i + c][r] : rows[8 * i + r][c];
+      uint32_t high = transposed ? rows[8 * i + c + 1][r] : rows[8 * i + r][c + 1];
+      ((uint32_t *)w->d[i])[l] = low | high << 16;
+    }
+}
+
+/* cp.async: sources in w->a, targets (shared) in d[2], bytes to read in d[3]; the rest of `bytes` becomes zero. */
+KW_API void kw_cp_async(kw_warp *w, uint32_t mask, uint32_t load_site, uint32_t store_site, uint32_t bytes) {
+  uint8_t moved[KW_LANES][16];
+  const uint32_t *targets = (const uint32_t *)w->d[2], *read = (const uint32_t *)w->d[3];
+  for (int l = 0; l < KW_LANES; l++) {
+    if (!(mask >> l & 1)) continue;
+    uint32_t wanted = read[l] < bytes ? read[l] : bytes;
+    memset(moved[l], 0, sizeof moved[l]);
+    if (!wanted) continue;
+    /* A part that is no power of two is looked up byte by byte's alignment, whole. */
+    uint32_t unit = wanted == bytes ? bytes : 1;
+    uint32_t good = 1;
+    uint64_t start = w->a[l];
+    for (uint32_t at = 0; at < wanted && good; at += unit) {
+      w->a[l] = start + at;
+      good = kw_admit(w, 1u << l, load_site, unit, KW_LOAD, KW_IN_GLOBAL);
+    }
+    w->a[l] = start;
+    if (good) memcpy(moved[l], (const void *)start, wanted);
+    else
+      for (uint32_t i = 0; i < wanted; i++) moved[l][i] = i & 1 ? KW_POISON16 >> 8 : KW_POISON16 & 255;
+  }
+  uint32_t *a = (uint32_t *)w->a;
+  for (int l = 0; l < KW_LANES; l++) a[l] = targets[l];
+  int dense;
+  uint32_t allowed = mask;
+  if (!fits(w, mask, store_site, bytes, KW_IN_SHARED, &dense))
+    allowed = kw_admit(w, mask, store_site, bytes, KW_STORE, KW_IN_SHARED);
+  for (int l = 0; l < KW_LANES; l++)
+    if (allowed >> l & 1) memcpy(place(w, KW_IN_SHARED, l), moved[l], bytes);
+}
