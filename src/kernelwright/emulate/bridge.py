@@ -6,9 +6,11 @@ linking to it), and only in the process that runs a candidate.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -21,6 +23,7 @@ UNITS = ("torch_unit_operators.cpp", "torch_unit_interface.cpp")
 """Compiled side by side."""
 PARTS = (
     "torch_bridge.cpp",
+    "torch_checks.cpp",
     "torch_rnn.cpp",
     "torch_device.cpp",
     "torch_python.cpp",
@@ -60,11 +63,10 @@ def load() -> ctypes.CDLL:
 
     runtime.library()
     bridge = ctypes.CDLL(str(build()), ctypes.RTLD_GLOBAL)
-    bridge.kw_tensor_from_python.restype = ctypes.c_void_p
-    bridge.kw_tensor_from_python.argtypes = [ctypes.py_object]
     bridge.kw_tensor_device_twin.restype = ctypes.c_void_p
     bridge.kw_tensor_device_twin.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
     bridge.kw_tensor_release.argtypes = [ctypes.c_void_p]
+    bridge.kw_tensor_resize_storage.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     bridge.kw_error_message.restype = ctypes.c_char_p
     bridge.kw_last_error_slot.restype = ctypes.POINTER(ctypes.c_int)
     bridge.kw_torch_install()
@@ -81,24 +83,39 @@ def _python(name: str, *argument_types: type) -> ctypes._NamedFuncPointer:
     return function
 
 
+@contextlib.contextmanager
+def _handle(tensor: torch.Tensor) -> Iterator[int]:
+    """The tensor as a ``kw_tensor``, for a ``with`` block."""
+    function = ctypes.PyDLL(load()._name).kw_tensor_from_python
+    function.restype = ctypes.c_void_p
+    function.argtypes = [ctypes.py_object]
+    handle = function(tensor)
+    try:
+        yield handle
+    finally:
+        load().kw_tensor_release(handle)
+
+
+def _raise_unless(fine: object) -> None:
+    if not fine:
+        raise RuntimeError((load().kw_error_message() or b"no message").decode())
+
+
 def device_twin(tensor: torch.Tensor, name: str) -> torch.Tensor:
     """A ``cuda:0`` tensor over a CPU tensor's memory: no copy; reports call the memory ``name``."""
-    bridge = load()
-    # The GIL is held where Python objects are touched, so these three go through PyDLL.
-    python = ctypes.PyDLL(bridge._name)
-    python.kw_tensor_from_python.restype = ctypes.c_void_p
-    python.kw_tensor_from_python.argtypes = [ctypes.py_object]
-    host = python.kw_tensor_from_python(tensor)
-    try:
-        twin = bridge.kw_tensor_device_twin(host, name.encode())
-        if not twin:
-            raise RuntimeError((bridge.kw_error_message() or b"no tensor").decode())
-    finally:
-        bridge.kw_tensor_release(host)
+    with _handle(tensor) as host:
+        twin = load().kw_tensor_device_twin(host, name.encode())
+    _raise_unless(twin)
     try:
         return cast("torch.Tensor", _python("kw_tensor_to_python", ctypes.c_void_p)(twin))
     finally:
-        bridge.kw_tensor_release(twin)
+        load().kw_tensor_release(twin)
+
+
+def resize_storage(tensor: torch.Tensor, size: int) -> None:
+    """Makes the tensor's storage ``size`` bytes long, keeping what fits."""
+    with _handle(tensor) as handle:
+        _raise_unless(load().kw_tensor_resize_storage(handle, size) == 0)
 
 
 def default_generator() -> torch.Generator:

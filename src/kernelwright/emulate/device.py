@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.device.specs import DeviceSpec
 from kernelwright.emulate import bridge, fatbin, native_abi, presence, runtime, sites, suspicion
+from kernelwright.emulate.demangle import demangle
 from kernelwright.errors import InternalError
 from kernelwright.records import DeviceFact, Finding, LaunchFact, Suspicion
 
@@ -65,6 +66,8 @@ class EmulatedDevice:
     fault: Exception | None = None
     """The first thing that Kernelwright itself could not do (an unknown instruction, a bug)."""
     provided: dict[str, str] = field(default_factory=dict)
+    registers: dict[str, int] = field(default_factory=dict)
+    """Registers of each kernel by mangled name, as ptxas counted them; the build knows, PTX does not."""
     _modules: dict[bytes, _Module] = field(default_factory=dict)
     _launches: dict[LaunchKey, LaunchFact] = field(default_factory=dict)
     _ran: dict[tuple[bytes, str, tuple[int, int, int]], None] = field(default_factory=dict)
@@ -88,6 +91,10 @@ class EmulatedDevice:
     def provide_ptx(self, key: str, ptx: str) -> None:
         """``ptx`` is what the module whose fat binary is the text ``kw-ptx:<key>`` runs."""
         self.provided[key] = ptx
+
+    def provide_registers(self, registers: Mapping[str, int]) -> None:
+        """What ``ptxas -v`` said of each kernel, by mangled name: launches that want too many are refused."""
+        self.registers.update(registers)
 
     def wrap(self, tensor: torch.Tensor, *, name: str) -> torch.Tensor:
         """A ``cuda:0`` tensor over a CPU tensor's memory, without a copy; reports call it ``name``."""
@@ -146,7 +153,7 @@ class EmulatedDevice:
             asked.kernel.decode(),
             before.grid,
             before.block,
-            asked.args,
+            ctypes.cast(asked.args, ctypes.c_void_p).value or 0,
             before.dynamic_shared_bytes,
             cooperative=bool(asked.cooperative),
         )
@@ -166,11 +173,24 @@ class EmulatedDevice:
                 thread_instructions=outcome.thread_instructions,
             ),
         )
+        if outcome.error:
+            runtime.library().kw_set_sticky_error(outcome.error)
         return int(outcome.error)
 
     def attributes(self, key: bytes, kernel: str) -> native_abi.Attributes:
         """What the runtime API says of a kernel. Raises ``KeyError`` for a kernel that the module has not."""
-        return native_abi.Attributes.of(self.module(key).attributes(kernel), self.spec.compute_capability)
+        known = self.module(key).attributes(kernel)
+        target = self.spec.compute_capability[0] * 10 + self.spec.compute_capability[1]
+        return native_abi.Attributes(
+            registers=self.registers.get(kernel, 0),
+            static_shared_bytes=known.static_shared_bytes,
+            local_bytes=known.local_bytes,
+            constant_bytes=known.const_bytes,
+            max_threads_per_block=known.max_threads,
+            ptx_version=known.ptx_version,
+            binary_version=target,
+            max_dynamic_shared_bytes=max(0, self.spec.shared_per_block - known.static_shared_bytes),
+        )
 
     def refused(self, asked: native_abi.Launch | None, error: int, cause: str, sentence: str) -> None:
         """The shim refused a launch or another call: for the record."""
@@ -188,7 +208,7 @@ class EmulatedDevice:
             known = self.attributes(asked.module_key, asked.kernel.decode())
             static_shared, registers = known.static_shared_bytes, known.registers or None
         return LaunchFact(
-            kernel=sites.demangle(asked.kernel.decode()),
+            kernel=demangle(asked.kernel.decode()),
             grid=asked.grid.triple(),
             block=asked.block.triple(),
             dynamic_shared_bytes=int(asked.dynamic_shared),

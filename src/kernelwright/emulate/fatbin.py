@@ -41,7 +41,7 @@ class CompressedPtx(RefusedError):
     """PTX in a form that cannot be read here."""
 
     message = "the module's PTX is compressed with {how}, which this Python cannot read"
-    advice = "compile with -Xfatbin=-no-compress, or use Python 3.14, which has zstd"
+    advice = "compile with nvcc -no-compress, or use Python 3.14, which has zstd"
 
 
 @dataclass(frozen=True)

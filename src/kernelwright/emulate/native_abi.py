@@ -125,30 +125,6 @@ class Attributes:
     binary_version: int
     max_dynamic_shared_bytes: int
 
-    @classmethod
-    def of(cls, known: Any, capability: tuple[int, int]) -> Attributes:
-        """From what :meth:`EmulatedModule.attributes` answers: an object or a mapping; what it lacks is 0."""
-
-        def get(*names: str) -> int:
-            for name in names:
-                value = known.get(name) if isinstance(known, dict) else getattr(known, name, None)
-                if value is not None:
-                    return int(value)
-            return 0
-
-        target = capability[0] * 10 + capability[1]
-        static = get("static_shared_bytes", "static_shared")
-        return cls(
-            registers=get("registers"),
-            static_shared_bytes=static,
-            local_bytes=get("local_bytes"),
-            constant_bytes=get("constant_bytes", "const_bytes"),
-            max_threads_per_block=get("max_threads_per_block", "max_threads"),
-            ptx_version=get("ptx_version") or target,
-            binary_version=get("binary_version") or target,
-            max_dynamic_shared_bytes=get("max_dynamic_shared_bytes") or max(0, 49152 - static),
-        )
-
     def words(self) -> tuple[int, ...]:
         """In ``kw_attributes_fn``'s order."""
         return (

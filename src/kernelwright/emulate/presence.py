@@ -7,9 +7,8 @@ cannot do is refused by name.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,13 +117,6 @@ class _Ranges:
         return lambda *arguments: 0
 
 
-@contextlib.contextmanager
-def _device(device: Any) -> Iterator[None]:
-    if device is not None and not (isinstance(device, int) and device < 0):
-        _index(device)
-    yield
-
-
 def _synchronize(device: Any = None) -> None:
     _index(device)
     bridge.check(bridge.sticky_error())
@@ -152,6 +144,18 @@ def _storage_new(original: Callable[..., Any]) -> Callable[..., Any]:
         return torch.empty(bytes_wanted, dtype=torch.uint8, device="cuda").untyped_storage()
 
     return new
+
+
+def _storage_resize(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``UntypedStorage.resize_``, which a torch without CUDA refuses for a cuda storage."""
+
+    def resize(self: Any, size: int) -> Any:
+        if self.device.type != "cuda":
+            return original(self, size)
+        bridge.resize_storage(torch.empty(0, dtype=torch.uint8, device="cuda").set_(self), size)
+        return self
+
+    return resize
 
 
 def patches(spec: DeviceSpec) -> list[tuple[Any, str, Any]]:
@@ -193,10 +197,8 @@ def patches(spec: DeviceSpec) -> list[tuple[Any, str, Any]]:
         "_initialized": True,
         "current_device": constant(0),
         "set_device": lambda device: _index(device) and None,
-        "device": _device,
-        "device_of": lambda obj: _device(None),
-        "_exchange_device": lambda index: 0,
-        "_maybe_exchange_device": lambda index: 0,
+        "_exchange_device": lambda index: _index(max(0, index)),
+        "_maybe_exchange_device": constant(0),
         "get_device_name": of_device(facts.name),
         "get_device_capability": of_device(spec.compute_capability),
         "get_device_properties": of_device(facts),
@@ -260,6 +262,7 @@ def patches(spec: DeviceSpec) -> list[tuple[Any, str, Any]]:
         (torch.backends.cudnn, "is_acceptable", constant(False)),
         (cuda.nvtx, "_nvtx", _Ranges()),
         (torch.UntypedStorage, "__new__", _storage_new(torch.UntypedStorage.__new__)),
+        (torch.UntypedStorage, "resize_", _storage_resize(torch.UntypedStorage.resize_)),
         (torch._C, "_cuda_getCurrentRawStream", lambda index: streams.current_stream().cuda_stream),
     ]
     return table

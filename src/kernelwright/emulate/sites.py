@@ -66,23 +66,3 @@ def _text(file: str, line: int) -> str:
         return Path(file).read_text(encoding="utf-8", errors="replace").splitlines()[line - 1].strip()
     except (OSError, IndexError):
         return ""
-
-
-@functools.cache
-def demangle(name: str) -> str:
-    """A C++ symbol as written, by the C++ library that torch has loaded; the name itself where it is none."""
-    free = _process().free
-    free.argtypes = [ctypes.c_void_p]
-    try:
-        function = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
-    except (OSError, AttributeError):
-        return name
-    function.restype = ctypes.c_void_p
-    status = ctypes.c_int()
-    text = function(name.encode(), None, None, ctypes.byref(status))
-    if not text:
-        return name
-    try:
-        return ctypes.string_at(text).decode()
-    finally:
-        free(text)

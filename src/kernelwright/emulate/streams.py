@@ -32,7 +32,7 @@ class Stream(torch.Stream):
     @staticmethod
     def priority_range() -> tuple[int, int]:
         """Least and greatest priority."""
-        return 0, -5
+        return 0, -3
 
     def record_event(self, event: Any = None) -> Any:
         """Records ``event``, or a new one."""

@@ -1,10 +1,12 @@
 // Devices, functions, streams, events and errors of the CUDA runtime API.
 //
 // The rule: one device, cuda:0, whose figures come from kw_get_device(); work is done when a launch returns, so streams
-// order nothing and events only remember the time.
+// order nothing and events only remember the time. What an H200 answered to wrong calls (driver 580, CUDA 13.0, 2026-11)
+// is kept in tests/device/programs/api_probe.txt.
 #include "cuda_errors.h"
 #include "cudart_state.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -16,10 +18,13 @@ int* last_error() {
   return kw_last_error_slot ? kw_last_error_slot() : &own;
 }
 
-cudaError_t keep(cudaError_t error) {
-  if (kw_sticky_error() != 0) error = cudaError_t(kw_sticky_error());
+cudaError_t answer(cudaError_t error) {
   if (error != cudaSuccess) *last_error() = error;
   return error;
+}
+
+cudaError_t keep(cudaError_t error) {
+  return answer(kw_sticky_error() != 0 ? cudaError_t(kw_sticky_error()) : error);
 }
 
 cudaError_t refuse(cudaError_t error, const char* cause, const std::string& sentence, const kw_launch* launch) {
@@ -31,7 +36,7 @@ cudaError_t refuse(cudaError_t error, const char* cause, const std::string& sent
 namespace {
 
 const kw_device_properties& device() { return *kw_get_device(); }
-cudaError_t ordinal(int index) { return keep(index == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
+cudaError_t ordinal(int index) { return answer(index == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
 
 struct Attribute { cudaDeviceAttr id; int64_t (*value)(const kw_device_properties&); };
 #define KW_ATTRIBUTE(id, expression) {id, [](const kw_device_properties& d) -> int64_t { (void)d; return int64_t(expression); }}
@@ -117,9 +122,13 @@ struct Event { std::chrono::steady_clock::time_point at; bool recorded; };
 
 int occupancy(const void* function, int threads, size_t shared, cudaError_t* error) {
   kw::Kernel* kernel = find_kernel(function);
-  *error = kernel ? kernel_attributes(kernel) : cudaErrorInvalidDeviceFunction;
-  if (*error != cudaSuccess) return 0;
-  return blocks_per_multiprocessor(device(), kernel->attributes[0], uint64_t(kernel->attributes[1]), threads, shared);
+  *error = kernel ? kernel_attributes(kernel) : cudaErrorInvalidResourceHandle;
+  if (threads <= 0) *error = cudaErrorInvalidValue;
+  if (*error != cudaSuccess) return -1;
+  uint64_t fixed = uint64_t(kernel->attributes[1]), most = device().shared_per_block;
+  if (kernel->dynamic_shared_opt_in >= 0) most = std::max(most, fixed + uint64_t(kernel->dynamic_shared_opt_in));
+  if (fixed + shared > most) return 0;
+  return blocks_per_multiprocessor(device(), kernel->attributes[0], fixed, threads, shared);
 }
 
 }  // namespace
@@ -131,17 +140,17 @@ extern "C" {
 
 // ---- errors
 cudaError_t cudaGetLastError(void) {
-  cudaError_t error = keep(cudaError_t(*kw::last_error()));
+  cudaError_t error = cudaError_t(*kw::last_error());
   *kw::last_error() = cudaSuccess;
   return error;
 }
-cudaError_t cudaPeekAtLastError(void) { return keep(cudaError_t(*kw::last_error())); }
+cudaError_t cudaPeekAtLastError(void) { return cudaError_t(*kw::last_error()); }
 const char* cudaGetErrorName(cudaError_t error) { return kw::cuda_error(error).name; }
 const char* cudaGetErrorString(cudaError_t error) { return kw::cuda_error(error).sentence; }
 
 // ---- device
-cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, keep(cudaSuccess); }
-cudaError_t cudaGetDevice(int* index) { return *index = 0, keep(cudaSuccess); }
+cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+cudaError_t cudaGetDevice(int* index) { return *index = 0, cudaSuccess; }
 cudaError_t cudaSetDevice(int index) { return kw::ordinal(index); }
 cudaError_t cudaInitDevice(int index, unsigned, unsigned) { return kw::ordinal(index); }
 cudaError_t cudaDeviceSynchronize(void) { return keep(cudaSuccess); }
@@ -159,7 +168,7 @@ cudaError_t cudaDeviceGetAttribute(int* out, cudaDeviceAttr id, int index) {
   *out = 0;  // a feature that the device has not
   for (const auto& attribute : kw::kAttributes)
     if (attribute.id == id) *out = int(attribute.value(kw::device()));
-  return keep(cudaSuccess);
+  return cudaSuccess;
 }
 cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
   static const struct { cudaLimit limit; size_t value; } defaults[] = {
@@ -187,7 +196,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 // ---- functions
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function) {
   kw::Kernel* kernel = kw::find_kernel(function);
-  cudaError_t error = kernel ? kw::kernel_attributes(kernel) : cudaErrorInvalidDeviceFunction;
+  cudaError_t error = kernel ? kw::kernel_attributes(kernel) : cudaErrorInvalidResourceHandle;
   if (error != cudaSuccess) return keep(error);
   const int32_t* a = kernel->attributes;
   std::memset(out, 0, sizeof *out);
@@ -205,7 +214,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function)
 }
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
   kw::Kernel* kernel = kw::find_kernel(function);
-  cudaError_t error = kernel ? kw::kernel_attributes(kernel) : cudaErrorInvalidDeviceFunction;
+  cudaError_t error = kernel ? kw::kernel_attributes(kernel) : cudaErrorInvalidResourceHandle;
   if (error != cudaSuccess) return keep(error);
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return keep(cudaSuccess);
   int64_t most = int64_t(kw::device().shared_per_block_optin) - kernel->attributes[1];
@@ -220,11 +229,12 @@ cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) { return keep(cud
 cudaError_t cudaFuncGetName(const char** name, const void* function) {
   kw::Kernel* kernel = kw::find_kernel(function);
   if (kernel) *name = kernel->name;
-  return keep(kernel ? cudaSuccess : cudaErrorInvalidDeviceFunction);
+  return keep(kernel ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int threads, size_t shared) {
   cudaError_t error;
-  *blocks = kw::occupancy(function, threads, shared, &error);
+  int fit = kw::occupancy(function, threads, shared, &error);
+  if (error == cudaSuccess) *blocks = fit;
   return keep(error);
 }
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* function, int threads,

@@ -13,14 +13,23 @@
 namespace kw {
 namespace {
 
-std::mutex g_lock;
-std::deque<Module> g_modules;  // deques: addresses stay valid
-std::deque<Kernel> g_kernels;
-std::deque<Variable> g_variables;
 struct ManagedVariable { Variable* variable; void** pointer; };
-std::deque<ManagedVariable> g_managed;
-std::unordered_map<const void*, Kernel*> g_by_stub;
-std::unordered_map<const void*, Variable*> g_by_variable;
+
+struct Registry {
+  std::mutex lock;
+  std::deque<Module> modules;  // deques: addresses stay valid
+  std::deque<Kernel> kernels;
+  std::deque<Variable> variables;
+  std::deque<ManagedVariable> managed;
+  std::unordered_map<const void*, Kernel*> by_stub;
+  std::unordered_map<const void*, Variable*> by_variable;
+};
+
+// Made at its first use: an extension registers from static constructors that run before this file's own.
+Registry& registry() {
+  static auto* made = new Registry;
+  return *made;
+}
 
 struct Configuration {
   dim3 grid, block;
@@ -45,18 +54,20 @@ uint64_t fatbin_bytes(const void* data) {
 }  // namespace
 
 Kernel* find_kernel(const void* which) {
-  std::lock_guard<std::mutex> hold(g_lock);
-  auto found = g_by_stub.find(which);
-  if (found != g_by_stub.end()) return found->second;
-  for (Kernel& kernel : g_kernels)
+  Registry& r = registry();
+  std::lock_guard<std::mutex> hold(r.lock);
+  auto found = r.by_stub.find(which);
+  if (found != r.by_stub.end()) return found->second;
+  for (Kernel& kernel : r.kernels)
     if (&kernel == which) return &kernel;
   return nullptr;
 }
 
 Variable* find_variable(const void* host) {
-  std::lock_guard<std::mutex> hold(g_lock);
-  auto found = g_by_variable.find(host);
-  return found == g_by_variable.end() ? nullptr : found->second;
+  Registry& r = registry();
+  std::lock_guard<std::mutex> hold(r.lock);
+  auto found = r.by_variable.find(host);
+  return found == r.by_variable.end() ? nullptr : found->second;
 }
 
 const char* module_key(Module* module) {
@@ -96,8 +107,7 @@ static cudaError_t launch(const void* which, dim3 grid, dim3 block, void** args,
   made.kernel = made.module_key = "";
   Kernel* kernel = find_kernel(which);
   if (kernel == nullptr)
-    return refuse(cudaErrorInvalidDeviceFunction, "build.wrong-architecture",
-                  "the launched function is no kernel of this module", &made);
+    return refuse(cudaErrorInvalidResourceHandle, "unexplained", "the launched function is no kernel of this module", &made);
   made.kernel = kernel->name;
   const char* key = module_key(kernel->module);
   made.module_key = key ? key : "";
@@ -117,35 +127,39 @@ extern "C" {
 
 void** __cudaRegisterFatBinary(void* wrapper) {
   const auto* given = static_cast<const kw::FatbinWrapper*>(wrapper);
-  std::lock_guard<std::mutex> hold(kw::g_lock);
-  kw::g_modules.push_back({given->data, kw::fatbin_bytes(given->data)});
-  return reinterpret_cast<void**>(&kw::g_modules.back());
+  kw::Registry& r = kw::registry();
+  std::lock_guard<std::mutex> hold(r.lock);
+  r.modules.push_back({given->data, kw::fatbin_bytes(given->data)});
+  return reinterpret_cast<void**>(&r.modules.back());
 }
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 
 void __cudaRegisterFunction(void** module, const char* stub, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*, int*) {
-  std::lock_guard<std::mutex> hold(kw::g_lock);
-  kw::g_kernels.push_back({reinterpret_cast<kw::Module*>(module), stub, name, {}});
-  kw::g_by_stub[stub] = &kw::g_kernels.back();
+  kw::Registry& r = kw::registry();
+  std::lock_guard<std::mutex> hold(r.lock);
+  r.kernels.push_back({reinterpret_cast<kw::Module*>(module), stub, name, {}});
+  r.by_stub[stub] = &r.kernels.back();
 }
 
 void __cudaRegisterVar(void** module, char* host, char*, const char* name, int, size_t bytes, int, int) {
-  std::lock_guard<std::mutex> hold(kw::g_lock);
-  kw::g_variables.push_back({reinterpret_cast<kw::Module*>(module), host, name, bytes});
-  kw::g_by_variable[host] = &kw::g_variables.back();
+  kw::Registry& r = kw::registry();
+  std::lock_guard<std::mutex> hold(r.lock);
+  r.variables.push_back({reinterpret_cast<kw::Module*>(module), host, name, bytes});
+  r.by_variable[host] = &r.variables.back();
 }
 
 void __cudaRegisterManagedVar(void** module, void** pointer, char*, const char* name, int, size_t bytes, int, int) {
-  std::lock_guard<std::mutex> hold(kw::g_lock);
-  kw::g_variables.push_back({reinterpret_cast<kw::Module*>(module), pointer, name, bytes});
-  kw::g_by_variable[pointer] = &kw::g_variables.back();
-  kw::g_managed.push_back({&kw::g_variables.back(), pointer});
+  kw::Registry& r = kw::registry();
+  std::lock_guard<std::mutex> hold(r.lock);
+  r.variables.push_back({reinterpret_cast<kw::Module*>(module), pointer, name, bytes});
+  r.by_variable[pointer] = &r.variables.back();
+  r.managed.push_back({&r.variables.back(), pointer});
 }
 
 // Called before the host touches a __managed__ variable: its pointer must lead to the module's memory by then.
 char __cudaInitModule(void** module) {
-  for (auto& managed : kw::g_managed) {
+  for (auto& managed : kw::registry().managed) {
     void* address = nullptr;
     uint64_t bytes = 0;
     if (managed.variable->module != reinterpret_cast<kw::Module*>(module) || *managed.pointer != nullptr) continue;
@@ -174,7 +188,7 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, 
 cudaError_t __cudaGetKernel(cudaKernel_t* handle, const void* stub) {
   kw::Kernel* kernel = kw::find_kernel(stub);
   *handle = reinterpret_cast<cudaKernel_t>(kernel);
-  return kernel ? cudaSuccess : kw::keep(cudaErrorInvalidDeviceFunction);
+  return kernel ? cudaSuccess : kw::keep(cudaErrorInvalidResourceHandle);
 }
 
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** args, size_t shared, cudaStream_t stream) {

@@ -1,5 +1,7 @@
 // Whether a launch is allowed, and how many blocks fit: the arithmetic of the device's limits.
 //
+// The errors are those of CUDA 13.0 (H200, driver 580, 2026-11): cudaErrorInvalidValue for grids, blocks and shared memory,
+// where runtimes up to 12 said cudaErrorInvalidConfiguration for the first two.
 // Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits); cuda_occupancy.h of the toolkit (granularities:
 // registers are handed to a warp in units of 256, warps in units of 4, shared memory in units of 128 bytes).
 #include "cudart_state.h"
@@ -31,23 +33,23 @@ Refusal check_dimensions(const kw_launch& launch, const Kernel* kernel, const kw
   static const char axis[] = "xyz";
   for (int i = 0; i < 3; i++) {
     if (grid[i] == 0)
-      return {cudaErrorInvalidConfiguration, "launch.grid-limit",
+      return {cudaErrorInvalidValue, "launch.grid-limit",
               text("grid of ", shape(launch.grid), " blocks: dimension ", axis[i], " is zero")};
     if (uint64_t(grid[i]) > uint64_t(device.max_grid[i]))
-      return {cudaErrorInvalidConfiguration, "launch.grid-limit",
+      return {cudaErrorInvalidValue, "launch.grid-limit",
               text("grid of ", shape(launch.grid), " blocks: dimension ", axis[i], " is ", grid[i], "; the device allows ",
                    device.max_grid[i])};
     if (block[i] == 0)
-      return {cudaErrorInvalidConfiguration, "launch.block-limit",
+      return {cudaErrorInvalidValue, "launch.block-limit",
               text("block of ", shape(launch.block), " threads: dimension ", axis[i], " is zero")};
   }
   uint64_t threads = uint64_t(block[0]) * block[1] * block[2];
   if (threads > uint64_t(device.max_threads_per_block))
-    return {cudaErrorInvalidConfiguration, "launch.block-limit",
+    return {cudaErrorInvalidValue, "launch.block-limit",
             text("block of ", shape(launch.block), " = ", threads, " threads; the device allows ", device.max_threads_per_block)};
   for (int i = 0; i < 3; i++)
     if (uint64_t(block[i]) > uint64_t(device.max_block[i]))
-      return {cudaErrorInvalidConfiguration, "launch.block-limit",
+      return {cudaErrorInvalidValue, "launch.block-limit",
               text("block of ", shape(launch.block), " threads: dimension ", axis[i], " is ", block[i], "; the device allows ",
                    device.max_block[i])};
   uint64_t allowed = uint64_t(kernel->attributes[4]);
@@ -60,9 +62,8 @@ Refusal check_dimensions(const kw_launch& launch, const Kernel* kernel, const kw
 
 Refusal check_shared(const kw_launch& launch, const Kernel* kernel, const kw_device_properties& device) {
   uint64_t fixed = uint64_t(kernel->attributes[1]), dynamic = launch.dynamic_shared;
-  bool opted = kernel->dynamic_shared_opt_in >= 0;
+  bool opted = kernel->dynamic_shared_opt_in >= 0;  // below the default it lowers the limit
   uint64_t limit = opted ? uint64_t(kernel->dynamic_shared_opt_in) + fixed : device.shared_per_block;
-  limit = std::max<uint64_t>(limit, device.shared_per_block);  // an opt-in below the default does not lower it
   if (fixed + dynamic <= limit) return {};
   std::string sentence = text("the launch asks for ", dynamic, " bytes of dynamic and ", fixed, " bytes of static shared memory = ",
                               fixed + dynamic, " bytes a block; the limit is ", limit);
@@ -124,7 +125,6 @@ int blocks_per_multiprocessor(const kw_device_properties& device, int registers,
     by_registers = warps_held / warps;
   }
   uint64_t shared = round_up(static_shared + dynamic_shared + device.reserved_shared_per_block, kSharedUnit);
-  if (static_shared + dynamic_shared > device.shared_per_block_optin) return 0;
   uint64_t by_shared = shared ? device.shared_per_sm / shared : by_blocks;
   return int(std::min({by_blocks, by_warps, by_registers, by_shared}));
 }

@@ -23,9 +23,15 @@ cudaError_t allocate(void** out, size_t bytes, int kind) {
   return keep(*out ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
-cudaError_t release(void* base) { return keep(base == nullptr || kw_free(base) == 0 ? cudaSuccess : cudaErrorInvalidValue); }
-
 bool on_device(int kind) { return kind == KW_GLOBAL || kind == KW_MANAGED || kind == KW_CONST; }
+
+cudaError_t release(void* base, bool pinned) {
+  if (base == nullptr || kw_sticky_error() != 0) return keep(cudaSuccess);
+  kw_allocation found;
+  bool known = kw_find(reinterpret_cast<uint64_t>(base), &found) == 1 && found.base == reinterpret_cast<uint64_t>(base);
+  bool fits = known && (pinned ? found.kind == KW_PINNED : on_device(found.kind));
+  return keep(fits && kw_free(base) == 0 ? cudaSuccess : cudaErrorInvalidValue);
+}
 
 // Whether `bytes` from `address` are device memory; refuses with the numbers where not.
 cudaError_t check_device(const char* function, const char* which, const void* address, size_t bytes) {
@@ -46,6 +52,14 @@ cudaError_t check_device(const char* function, const char* which, const void* ad
   return kw::refuse(cudaErrorInvalidValue, cause, text.str());
 }
 
+cudaError_t check_host(const char* function, const char* which, const void* address) {
+  kw_allocation found;
+  bool device = kw_find(reinterpret_cast<uint64_t>(address), &found) == 1 && (found.kind == KW_GLOBAL || found.kind == KW_CONST);
+  if (!device) return cudaSuccess;
+  return kw::refuse(cudaErrorInvalidValue, "unexplained",
+                    std::string(function) + ": the " + which + " pointer is device memory, the direction says host memory");
+}
+
 bool reads_device(cudaMemcpyKind kind) { return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice; }
 bool writes_device(cudaMemcpyKind kind) { return kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice; }
 
@@ -54,8 +68,12 @@ cudaError_t copy(const char* function, void* to, const void* from, size_t bytes,
   if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return keep(cudaErrorInvalidMemcpyDirection);
   if (bytes == 0) return cudaSuccess;
   if (to == nullptr || from == nullptr) return keep(cudaErrorInvalidValue);
-  cudaError_t error = writes_device(kind) ? check_device(function, "destination", to, bytes) : cudaSuccess;
-  if (error == cudaSuccess && reads_device(kind)) error = check_device(function, "source", from, bytes);
+  cudaError_t error = cudaSuccess;
+  if (kind != cudaMemcpyDefault) {
+    error = writes_device(kind) ? check_device(function, "destination", to, bytes) : check_host(function, "destination", to);
+    if (error == cudaSuccess)
+      error = reads_device(kind) ? check_device(function, "source", from, bytes) : check_host(function, "source", from);
+  }
   if (error == cudaSuccess) std::memmove(to, from, bytes);
   return error;
 }
@@ -72,8 +90,8 @@ cudaError_t copy_rows(const char* function, void* to, size_t to_pitch, const voi
 }
 
 cudaError_t fill(const char* function, void* to, int value, size_t bytes) {
-  if (kw_sticky_error() != 0) return keep(cudaSuccess);
   if (bytes == 0) return cudaSuccess;
+  if (kw_sticky_error() != 0) return keep(cudaSuccess);
   cudaError_t error = check_device(function, "destination", to, bytes);
   if (error == cudaSuccess) std::memset(to, value, bytes);
   return error;
@@ -115,9 +133,9 @@ cudaError_t cudaMallocAsync(void** out, size_t bytes, cudaStream_t) { return all
 cudaError_t cudaMallocManaged(void** out, size_t bytes, unsigned) { return allocate(out, bytes, KW_MANAGED); }
 cudaError_t cudaMallocHost(void** out, size_t bytes) { return allocate(out, bytes, KW_PINNED); }
 cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) { return allocate(out, bytes, KW_PINNED); }
-cudaError_t cudaFree(void* base) { return release(base); }
-cudaError_t cudaFreeAsync(void* base, cudaStream_t) { return release(base); }
-cudaError_t cudaFreeHost(void* base) { return release(base); }
+cudaError_t cudaFree(void* base) { return release(base, false); }
+cudaError_t cudaFreeAsync(void* base, cudaStream_t) { return release(base, false); }
+cudaError_t cudaFreeHost(void* base) { return release(base, true); }
 
 cudaError_t cudaMallocPitch(void** out, size_t* pitch, size_t width, size_t height) {
   *pitch = (width + kPitch - 1) / kPitch * kPitch;

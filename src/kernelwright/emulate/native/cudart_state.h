@@ -45,7 +45,9 @@ cudaError_t kernel_attributes(Kernel*);
 cudaError_t variable_address(const Variable*, void** address, uint64_t* bytes);
 
 int* last_error();
-// `error` as an API function returns it: a sticky error wins, and whatever is returned stays as the last error.
+// `error` as an API function returns it: whatever is not success stays as the last error until it is asked for.
+cudaError_t answer(cudaError_t error);
+// The same for a function that touches the context: the fault of an earlier kernel wins.
 cudaError_t keep(cudaError_t error);
 // keep(), and tells the record why: cause id and a sentence with the numbers.
 cudaError_t refuse(cudaError_t error, const char* cause, const std::string& sentence, const kw_launch* launch = nullptr);

@@ -104,6 +104,9 @@ KW_API kw_tensor kw_tensor_from_host(const void *data, int64_t count, int dtype,
 /* A cuda:0 tensor over a CPU tensor's memory, without a copy; keeps that memory alive. Reports call it `name`. */
 KW_API kw_tensor kw_tensor_device_twin(kw_tensor host, const char *name);
 
+/* Resizes the tensor's storage, keeping its bytes. 0 on success. */
+KW_API int kw_tensor_resize_storage(kw_tensor, int64_t bytes);
+
 /* ---- any operator, through the boxed dispatcher --------------------------------------------------------------------- */
 enum kw_tag { KW_NONE = 0, KW_TENSOR = 1, KW_INT = 2, KW_DOUBLE = 3, KW_BOOLEAN = 4, KW_STRING = 5, KW_INTLIST = 6,
               KW_DOUBLELIST = 7, KW_BOOLLIST = 8, KW_TENSORLIST = 9, KW_DTYPE = 10, KW_DEVICE = 11, KW_COMPLEX = 12 };

@@ -10,7 +10,6 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/op_registration/adaption.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -27,15 +26,29 @@
 #include <unordered_set>
 
 namespace kw {
+
+void check_arguments(const c10::OperatorHandle& op, const std::vector<c10::IValue>& args);  // torch_checks.cpp
+
 namespace {
 
 using at::Tensor;
 const c10::DispatchKeySet kKeys(c10::DispatchKey::CUDA);
 
+// A dtype as Python calls it; the C++ name where the table has none.
+const char* dtype_name(at::ScalarType dtype) {
+  static constexpr struct { at::ScalarType dtype; const char* name; } names[] = {
+      {at::kByte, "uint8"}, {at::kChar, "int8"}, {at::kShort, "int16"}, {at::kInt, "int32"}, {at::kLong, "int64"},
+      {at::kHalf, "float16"}, {at::kFloat, "float32"}, {at::kDouble, "float64"}, {at::kBool, "bool"},
+      {at::kBFloat16, "bfloat16"}, {at::kComplexFloat, "complex64"}, {at::kComplexDouble, "complex128"},
+      {at::kFloat8_e5m2, "float8_e5m2"}, {at::kFloat8_e4m3fn, "float8_e4m3fn"}};
+  for (const auto& known : names)
+    if (known.dtype == dtype) return known.name;
+  return c10::toString(dtype);
+}
+
 void describe(const at::TensorBase& t) {
   if (t.storage().nbytes() == 0) return;
-  std::string dtype(c10::toString(t.scalar_type()));
-  kw_describe(const_cast<void*>(t.storage().data()), nullptr, dtype.c_str(), t.sizes().data(),
+  kw_describe(const_cast<void*>(t.storage().data()), nullptr, dtype_name(t.scalar_type()), t.sizes().data(),
               int(std::min<int64_t>(t.dim(), 8)));
 }
 
@@ -129,40 +142,11 @@ class Twins {
   }
 };
 
-// ---- what a GPU would refuse --------------------------------------------------------------------------------------
+// ---- the operator that every operator falls back to ------------------------------------------------------------------
 
-// Operators whose CUDA kernels take tensors on the host as well.
-const std::unordered_set<std::string_view> kMixed = {
-    "aten::index", "aten::index_put_", "aten::index_put", "aten::_index_put_impl_", "aten::_unsafe_index",
-    "aten::_unsafe_index_put", "aten::copy_", "aten::_pack_padded_sequence", "aten::set_", "aten::_ctc_loss",
-    "aten::_pin_memory", "aten::is_pinned", "aten::resize_as_", "aten::equal", "aten::_copy_from"};
-
-// Results that stay on the host, as schema position (operator, output).
+// Results that stay on the host.
 bool stays_on_host(std::string_view name, size_t output) {
   return name == "aten::_pack_padded_sequence" && output == 1;
-}
-
-std::string method(const c10::FunctionSchema& schema) {
-  std::string_view name = schema.name();
-  return "wrapper_CUDA_" + std::string(name.substr(name.find("::") + 2));
-}
-
-void check_same_device(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& args) {
-  if (kMixed.count(schema.name())) return;
-  std::optional<c10::Device> common;
-  auto check = [&](const Tensor& t, const std::string& argument) {
-    if (!t.defined() || (t.device().is_cpu() && t.dim() == 0)) return;
-    if (!common) common = t.device();
-    if (*common == t.device()) return;
-    c10::impl::common_device_check_failure(*common, t, method(schema).c_str(), argument.c_str());
-  };
-  for (size_t i = 0; i < args.size(); i++) {
-    const std::string& name = schema.arguments()[i].name();
-    if (args[i].isTensor()) check(args[i].toTensor(), name);
-    else if (args[i].isTensorList()) for (const Tensor& t : args[i].toTensorVector()) check(t, name);
-    else if (args[i].isOptionalTensorList())
-      for (const std::optional<Tensor>& t : args[i].toOptionalTensorVector()) if (t) check(*t, name);
-  }
 }
 
 bool takes_generator(const c10::Argument& argument) {
@@ -171,8 +155,6 @@ bool takes_generator(const c10::Argument& argument) {
   return type->kind() == c10::TypeKind::OptionalType &&
          type->castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType;
 }
-
-// ---- the operator that every operator falls back to ------------------------------------------------------------------
 
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
@@ -184,7 +166,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   size_t count = schema.arguments().size();
   std::vector<c10::IValue> args(stack->end() - count, stack->end());
   torch::jit::drop(*stack, count);
-  check_same_device(schema, args);
+  check_arguments(op, args);
 
   Twins twins;
   bool to_host = false;
@@ -206,8 +188,6 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       if (arg.toDevice().is_cuda()) { check_device_index(arg.toDevice().index()); arg = c10::Device(c10::kCPU); }
       else to_host = arg.toDevice().is_cpu();
     } else if (arg.isGenerator()) {
-      TORCH_CHECK(arg.toGenerator().device().is_cuda(), "Expected a 'cuda' device type for generator but found '",
-                  arg.toGenerator().device().type(), "'");
       arg = host_generator(arg.toGenerator());
     } else if (arg.isNone() && takes_generator(schema.arguments()[i])) {
       arg = host_generator(default_generator());
@@ -302,9 +282,19 @@ int64_t attention_choice(const Tensor&, const Tensor&, const Tensor&, const std:
   return 0;  // at::SDPBackend::math
 }
 
-// Composite operators that would choose a GPU-only kernel by looking at the tensor's device: run whole on the host.
+// Run whole on the host: composite operators that would choose a GPU-only kernel by the tensor's device, and losses whose
+// out= form warns of a resize that their plain form does not make.
 const char* const kWhole[] = {"convolution", "_convolution", "convolution_backward", "convolution_overrideable",
-                              "convolution_backward_overrideable"};
+                              "convolution_backward_overrideable", "mse_loss", "smooth_l1_loss"};
+
+// Questions whether a library of NVIDIA's would take the operator.
+const char* const kAnsweredNo[] = {"_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor", "_use_miopen_ctc_loss",
+                                   "_use_miopen_ctc_loss.Tensor"};
+
+void answer_no(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  torch::jit::drop(*stack, op.schema().arguments().size());
+  stack->emplace_back(false);
+}
 
 struct Native { const char* name; torch::CppFunction function; };
 
@@ -344,6 +334,10 @@ void register_operators() {
   std::unordered_set<std::string> own = {"aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_lstm_cell_backward_impl",
                                          "aten::_thnn_fused_gru_cell", "aten::_thnn_fused_gru_cell_backward"};
   register_recurrent(*aten);
+  for (const char* name : kAnsweredNo) {
+    own.insert(std::string("aten::") + name);
+    aten->impl(name, torch::CppFunction::makeFromBoxedFunction<&answer_no>());
+  }
   for (auto& native : natives()) {
     own.insert(std::string("aten::") + native.name);
     aten->impl(native.name, std::move(native.function));
@@ -359,7 +353,10 @@ void register_operators() {
     auto op = dispatcher.findOp(name);
     if (!op || own.count(full)) continue;
     bool registered = op->hasKernelForDispatchKey(c10::DispatchKey::CUDA);
-    if (registered || whole.count(name.name.substr(6))) override_whole(name);
+    // Where a composite would do but the host has a kernel of its own, a GPU has one as well.
+    bool composite = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) &&
+                     op->hasKernelForDispatchKey(c10::DispatchKey::CPU);
+    if (registered || composite || whole.count(name.name.substr(6))) override_whole(name);
   }
   at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&attention_choice);
 }
@@ -388,6 +385,11 @@ Tensor device_twin(const Tensor& host, const char* name) {
   return made;
 }
 
+// UntypedStorage.resize_, which a torch without CUDA refuses for a cuda storage.
+void resize_storage(const Tensor& of, int64_t bytes) {
+  at::native::resize_bytes_cpu(of.storage().unsafeGetStorageImpl(), size_t(bytes));
+}
+
 }  // namespace kw
 
-extern "C" __attribute__((visibility("default"))) void kw_torch_register(void) { kw::register_operators(); }
+void kw_torch_register(void) { kw::register_operators(); }

@@ -38,6 +38,7 @@ void check_device_index(int index);
 
 // A cuda:0 tensor over a CPU tensor's memory (torch_bridge.cpp).
 at::Tensor device_twin(const at::Tensor& host, const char* name);
+void resize_storage(const at::Tensor& of, int64_t bytes);
 
 }  // namespace kw
 

@@ -106,6 +106,10 @@ kw_tensor kw_tensor_device_twin(kw_tensor host, const char* name) {
   return guarded([&] { return kw::device_twin(get(host), name); });
 }
 
+int kw_tensor_resize_storage(kw_tensor t, int64_t bytes) {
+  return guarded_status([&] { kw::resize_storage(get(t), bytes); });
+}
+
 int64_t kw_tensor_dim(kw_tensor t) { return get(t).dim(); }
 const int64_t* kw_tensor_sizes(kw_tensor t) { return get(t).sizes().data(); }
 const int64_t* kw_tensor_strides(kw_tensor t) { return get(t).strides().data(); }
