@@ -17,8 +17,10 @@ from pathlib import Path
 
 import kernelwright
 from kernelwright.confirmation import Confirmation
-from kernelwright.errors import EXIT_NO, EXIT_YES
+from kernelwright.errors import EXIT_NO, EXIT_YES, UsageError
 from kernelwright.explain import explain
+from kernelwright.measure.plan import MeasurePlan
+from kernelwright.measure.stage import measure
 from kernelwright.problem.layout import outline, read_source
 from kernelwright.records import (
     Cause,
@@ -32,6 +34,9 @@ from kernelwright.records import (
 from kernelwright.worker import limits
 from kernelwright.worker.road import CandidateStopped, Plan, Road, Seen
 from kernelwright.worker.supervisor import Supervisor
+
+CONFIRM_SECONDS = 15.0
+"""How long to wait for the real torch headers where the verdict is not "correct" anyway: a splice takes 9 s."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,14 @@ class CheckOptions:
     """Have the real torch headers compile what the fast ones accepted."""
     weights: str = "auto"
     """``auto``: by equal construction, and the reference's state tried where that fails; ``state_dict``: by name."""
+    timing: bool = True
+    """Time a correct candidate; only on a GPU."""
+    baselines: tuple[str, ...] = ("eager",)
+    """What it is timed against: ``eager`` (always), ``tf32``, ``compile``, ``max-autotune``."""
+    samples: int = 100
+    """Most rounds that are timed."""
+    require_speedup: float | None = None
+    """The speed-up over each baseline that must be shown; None: none is asked for."""
 
 
 def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Callable[[str], None]) -> Verdict:
@@ -67,9 +80,11 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
     asked, ``ProblemError`` where the problem itself does not run, ``MachineError`` and ``InternalError``.
     """
     started = time.monotonic()
-    outline(problem, options.sets)
+    outlined = outline(problem, options.sets)
     text = read_source(candidate, role="candidate")
     plan = _plan(problem, candidate, text, options)
+    if options.require_speedup is not None and (plan.device != "cuda" or not options.timing):
+        raise UsageError("a speed-up can only be required where something is timed", hint="that needs --device cuda")
     with Confirmation(enabled=options.confirm and plan.device == "emulated") as confirmation:
         with Supervisor() as supervisor:
             road = Road(supervisor, plan, progress)
@@ -84,18 +99,24 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
                 road.close()
             road.finish()
             printed = road.candidate.stdout.text(), road.candidate.stderr.text()
-        progress("confirming the build")
-        builds = confirmation.confirmed(road.seen.builds, timeout_s=options.timeout_s - (time.monotonic() - started))
-    seen = road.seen
+            measured = measure(supervisor, _measure_plan(plan, road.seen, outlined.text, options), progress)
+        seen = road.seen
+        if seen.confirm_requests:
+            progress("confirming the build")
+        left = options.timeout_s - (time.monotonic() - started)
+        # A verdict of "correct" rests on the real headers; another one gains a truer cause, which is worth a little.
+        builds = confirmation.confirmed(seen.builds, timeout_s=left if seen.well else min(left, CONFIRM_SECONDS))
     evidence = Evidence(
         problem_file=str(problem),
         candidate_file=str(candidate),
         candidate_text=text,
-        stages=_stages(seen, refused=any(record.confirmed is False for record in builds)),
+        stages=(*_stages(seen, refused=any(record.confirmed is False for record in builds)), measured.result),
         builds=builds,
         exception=seen.exception,
         exit=seen.exit,
         findings=tuple(seen.findings),
+        observations=tuple(seen.observations),
+        suspicions=tuple(seen.suspicions),
         launches=tuple(seen.launches),
         outputs=tuple(seen.facts),
         numerics=seen.numerics(),
@@ -110,11 +131,17 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
         causes=causes,
         build=builds,
         numerics=evidence.numerics,
+        timing=measured.timing,
         launches=evidence.launches,
         findings=evidence.findings,
         device=evidence.device,
         versions=_versions(),
-        notes=(*seen.notes, *_notes(evidence, random=seen.random), *confirmation.notes),
+        notes=(
+            *seen.notes,
+            *_notes(evidence, random=seen.random),
+            *confirmation.notes,
+            *filter(None, [measured.note]),
+        ),
         candidate_stdout=printed[0],
         candidate_stderr=printed[1],
         seconds=time.monotonic() - started,
@@ -122,8 +149,12 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
 
 
 def exit_status(verdict: Verdict) -> int:
-    """0 where the candidate is correct, else 1. Usage (2) and our own or the machine's faults (3) are exceptions."""
-    return EXIT_YES if verdict.verdict == VerdictWord.CORRECT else EXIT_NO
+    """0 where the candidate is correct and any required speed-up was shown, else 1.
+
+    Usage (2) and our own or the machine's faults (3) are exceptions.
+    """
+    unmet = any(s.stage is Stage.MEASURE and s.status is StageStatus.FAILED for s in verdict.stages)
+    return EXIT_YES if verdict.verdict == VerdictWord.CORRECT and not unmet else EXIT_NO
 
 
 def _plan(problem: Path, candidate: Path, text: str, options: CheckOptions) -> Plan:
@@ -141,6 +172,32 @@ def _plan(problem: Path, candidate: Path, text: str, options: CheckOptions) -> P
         timeout_s=options.timeout_s,
         memory_bytes=options.memory_bytes or limits.default_memory_bytes(),
         weights=options.weights,
+    )
+
+
+def _measure_plan(plan: Plan, seen: Seen, problem_text: str, options: CheckOptions) -> MeasurePlan | str:
+    """What to time, or why nothing is."""
+    if plan.device != "cuda":
+        return f"not checked ({plan.device} device)"
+    if not options.timing:
+        return "not asked for"
+    whole = len(seen.trials) == plan.trials and _all_passed(seen) and not (seen.facts or seen.mutated or seen.random)
+    if seen.stopped_in is not None or not whole:
+        return "only a correct candidate is timed"
+    return MeasurePlan(
+        problem=plan.problem,
+        candidate=plan.candidate,
+        text=plan.text,
+        problem_text=problem_text,
+        sets=plan.sets,
+        seed=plan.seed,
+        weights=seen.weights,
+        atol=seen.atol,
+        rtol=seen.rtol,
+        baselines=options.baselines,
+        samples=options.samples,
+        require_speedup=options.require_speedup,
+        timeout_s=plan.timeout_s,
     )
 
 
@@ -171,7 +228,6 @@ def _stages(seen: Seen, *, refused: bool) -> tuple[StageResult, ...]:
             results.append(StageResult(stage, StageStatus.FAILED, seconds, "an output is not the reference's"))
         else:
             results.append(StageResult(stage, StageStatus.PASSED, seconds))
-    results.append(StageResult(Stage.MEASURE, StageStatus.NOT_RUN, 0.0, "nothing was timed"))
     return tuple(results)
 
 
@@ -203,7 +259,9 @@ def _word(evidence: Evidence, causes: tuple[Cause, ...], *, random: bool) -> Ver
     numerics = evidence.numerics
     if any(cause.id.startswith("cheat.") for cause in causes):
         return VerdictWord.CHEATING
-    failed = any(stage.status is StageStatus.FAILED and stage.stage is not Stage.JUDGE for stage in evidence.stages)
+    # A judgement and a speed are not failures to build, load, launch or finish.
+    apart = (Stage.JUDGE, Stage.MEASURE)
+    failed = any(stage.status is StageStatus.FAILED and stage.stage not in apart for stage in evidence.stages)
     if failed or evidence.exception or evidence.exit or evidence.findings:
         return VerdictWord.FAILED
     if numerics is None or not numerics.trials:

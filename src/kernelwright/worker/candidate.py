@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import traceback
 import types
 from collections.abc import Callable
 from dataclasses import asdict
@@ -21,7 +22,7 @@ from kernelwright.candidate import load
 from kernelwright.errors import KernelwrightError
 from kernelwright.records import to_json
 from kernelwright.worker import limits, memory
-from kernelwright.worker.devices import DEVICES, Device, Opening
+from kernelwright.worker.devices import DEVICES, Opening, Place
 from kernelwright.worker.frames import exception_fact
 from kernelwright.worker.parameters import checksum, parameter_names, table
 from kernelwright.worker.seeds import seed_all
@@ -30,6 +31,10 @@ from kernelwright.worker.wire import Channel, close_all
 
 REPEAT_SECONDS = 2.0
 """A first forward pass shorter than this is run again on the same inputs, to see whether it is deterministic."""
+
+
+REFUSALS = {"RefusedError", "RefusedInstruction", "RefusedCall", "PtxSyntaxError"}
+"""What the emulated device raises for what it does not know; anything else is a fault of ours."""
 
 
 def main(channel: Channel, config: dict[str, Any]) -> None:
@@ -44,6 +49,8 @@ def main(channel: Channel, config: dict[str, Any]) -> None:
         except KernelwrightError as error:
             channel.send({"reply": request["op"], "machine": str(error), "hint": error.hint})
         except BaseException as error:
+            if session.tell_fault(request["op"]):
+                continue
             session.flush()
             fact = exception_fact(error, session.file)
             broken = any(kind.__name__ == "BuildFailed" for kind in type(error).__mro__)
@@ -57,7 +64,7 @@ class _Session:
         self.text: str = config["text"]
         self.config = config
         self.doing = ""
-        self.device: Device | None = None
+        self.device: Place | None = None
         self.module: Any = None
         self.model: Any = None
         self.arguments: list[Any] = []
@@ -73,6 +80,17 @@ class _Session:
         """Send what the device saw, whatever state it is in."""
         if self.device is not None:
             self.device.flush()
+
+    def tell_fault(self, operation: str) -> bool:
+        """Reply with what the device itself could not do, if anything: it says nothing of the candidate."""
+        fault = self.device.fault() if self.device is not None else None
+        if fault is None:
+            return False
+        self.flush()
+        text = "".join(traceback.format_exception(fault))
+        refused = any(kind.__name__ in REFUSALS for kind in type(fault).__mro__)
+        self.channel.send({"reply": operation, "fault": str(fault), "refused": refused, "traceback": text})
+        return True
 
     # ---- requests --------------------------------------------------------------------------------------------------
     def on_open(self, request: dict[str, Any], fds: list[int]) -> None:
@@ -153,7 +171,13 @@ class _Session:
         del mapped, item, value
         limits.raise_data(-own)
         body = {"outputs": packed, "tensors": described, "seconds": seconds, "mutated": mutated, "repeat": repeat}
-        self._reply("forward", {**body, "device": self.device.place}, fds_out)
+        self._reply("forward", {**body, "device": self.device.name}, fds_out)
+
+    def on_suspicions(self, request: dict[str, Any], fds: list[int]) -> None:
+        """Patterns in the code of the kernels that ran: asked for beside a wrong result."""
+        assert self.device is not None
+        self.doing = "reading the kernels' code"
+        self._reply("suspicions", {"suspicions": to_json(self.device.suspicions())}, [])
 
     # ---- parts -----------------------------------------------------------------------------------------------------
     def _construct(self) -> None:
@@ -206,6 +230,9 @@ class _Session:
         return packed, fds, described
 
     def _reply(self, operation: str, body: dict[str, Any], fds: list[int]) -> None:
+        if self.tell_fault(operation):
+            close_all(fds)
+            return
         self.flush()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,25 +1,29 @@
-"""The three places a candidate's tensors can be, behind one set of verbs.
+"""A device as a run uses it: where tensors are put, whether inputs changed, and what is told to the supervisor.
 
 Why: a run reads the same whether the device is emulated, a GPU, or the host alone. The rule: opened only inside a
 candidate process; ``cuda`` makes its context here and nowhere else. ``host`` has no GPU at all: it serves candidates in
-plain PyTorch, and tests.
+plain PyTorch, and tests. What a device is lies in :mod:`kernelwright.device`.
 """
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
-from kernelwright.errors import MachineError
-from kernelwright.records import DeviceFact, to_json
+from kernelwright import build
+from kernelwright.device import cuda, emulated
+from kernelwright.records import DeviceFact, LaunchFact, to_json
 from kernelwright.worker.memory import Mapped
 
 Event = Callable[[dict[str, Any]], None]
 """Sends a fact to the supervisor at once, so that it survives a crash."""
+
+PTX_TARGET = "sm_80"
+"""What the emulated device's kernels are compiled for where the candidate chooses nothing."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +37,10 @@ class Opening:
     send: Event
 
 
-class Device(Protocol):
+class Place(Protocol):
     """What a run asks of a device."""
 
-    place: str
+    name: str
     """``cpu`` | ``cuda:0``: where inputs lie, as torch writes it."""
 
     def to_device(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
@@ -57,11 +61,17 @@ class Device(Protocol):
     def flush(self) -> None:
         """Send what it saw since the last time."""
 
+    def fault(self) -> Exception | None:
+        """What the device itself could not do: nothing may be said of the candidate then."""
+
+    def suspicions(self) -> list[Any]:
+        """Patterns in the code of the kernels that ran, to be asked for beside a wrong result."""
+
 
 class Host:
     """No GPU: tensors stay where they are."""
 
-    place = "cpu"
+    name = "cpu"
 
     def __init__(self, opening: Opening) -> None:
         self.opening = opening
@@ -70,7 +80,7 @@ class Host:
         return tensor
 
     def module(self, module: Any) -> Any:
-        return module
+        return module.to(self.name) if isinstance(module, torch.nn.Module) else module
 
     def changed(self, mapped: Mapped, on_device: torch.Tensor) -> bool:
         return mapped.changed()
@@ -84,27 +94,27 @@ class Host:
     def flush(self) -> None:
         """Nothing is seen."""
 
+    def fault(self) -> Exception | None:
+        return None
+
+    def suspicions(self) -> list[Any]:
+        return []
+
 
 class Cuda(Host):
     """An NVIDIA GPU through PyTorch."""
 
-    place = "cuda:0"
+    name = "cuda:0"
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
-        if not torch.cuda.is_available():
-            raise MachineError("PyTorch sees no GPU on this machine", hint="--device emulated needs none")
+        self.device = cuda.Cuda()
+        self.device.prepare()
         major, minor = torch.cuda.get_device_capability(0)
-        os.environ.setdefault("TORCH_CUDA_ARCH_LIST", f"{major}.{minor}")
-        from kernelwright import build
-
         build.install(_build_context(opening, device=None, arch=f"sm_{major}{minor}"))
 
     def to_device(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        return tensor.to(self.place)
-
-    def module(self, module: Any) -> Any:
-        return module.to(self.place) if isinstance(module, torch.nn.Module) else module
+        return self.device.to_device(tensor, name=name)
 
     def changed(self, mapped: Mapped, on_device: torch.Tensor) -> bool:
         if on_device.shape != mapped.tensor.shape:
@@ -113,66 +123,71 @@ class Cuda(Host):
         # Rows of 64 MB: a whole second copy of the input may not fit on the GPU.
         rows = max(1, (64 << 20) // max(1, original[:1].numel() * original.element_size()))
         pairs = zip(torch.split(original, rows), torch.split(theirs, rows), strict=True)
-        return not all(_same_bits(mine.to(self.place), part) for mine, part in pairs)
+        return not all(_same_bits(mine.to(self.name), part) for mine, part in pairs)
 
     def synchronize(self) -> None:
-        torch.cuda.synchronize()
+        self.device.synchronize()
 
     def fact(self) -> DeviceFact:
-        major, minor = torch.cuda.get_device_capability(0)
-        return DeviceFact("cuda", torch.cuda.get_device_name(0), f"{major}.{minor}")
+        return self.device.fact()
 
 
 class Emulated(Host):
     """The emulated device: a ``cuda:0`` whose addresses are host addresses, so inputs are shared, not copied."""
 
-    place = "cuda:0"
+    name = "cuda:0"
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
-        from kernelwright import build
-        from kernelwright.device.specs import spec
-        from kernelwright.emulate import device as emulated
-
-        self.device = emulated.install(spec(opening.presents_as), memory_limit_bytes=opening.memory_bytes)
-        self._sent = {"findings": 0, "launches": 0}
+        self._adapter = emulated.Emulated(opening.presents_as, memory_limit_bytes=opening.memory_bytes)
+        self._adapter.prepare()
+        self.device = self._adapter.device
         self.device.on_launch = self._on_launch
-        build.install(_build_context(opening, device=self.device, arch="sm_80"))
+        self._sent = {"findings": 0, "observations": 0}
+        self._printed = 0
+        build.install(_build_context(opening, device=self.device, arch=PTX_TARGET))
 
     def to_device(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        wrapped: torch.Tensor = self.device.wrap(tensor, name=name)
-        return wrapped
-
-    def module(self, module: Any) -> Any:
-        return module.to(self.place) if isinstance(module, torch.nn.Module) else module
+        return self._adapter.to_device(tensor, name=name)
 
     def synchronize(self) -> None:
-        torch.cuda.synchronize()
+        self._adapter.synchronize()
 
     def fact(self) -> DeviceFact:
-        described: DeviceFact = self.device.fact()
-        return described
+        return self._adapter.fact()
+
+    def fault(self) -> Exception | None:
+        return self._adapter.fault()
+
+    def suspicions(self) -> list[Any]:
+        return list(self.device.suspicions())
 
     def flush(self) -> None:
-        for kind, seen in (("findings", self.device.findings), ("launches", self.device.launches)):
-            fresh = list(seen)[self._sent[kind] :]
-            self._sent[kind] += len(fresh)
+        """Findings as they come; launches whole, since equal ones are counted; kernels' printf to stdout."""
+        self._flush_findings()
+        self.opening.send({"launches": to_json(self.device.launches), "device": to_json(self.fact())})
+        fresh, self._printed = self.device.printed[self._printed :], len(self.device.printed)
+        if fresh:
+            sys.stdout.write(fresh)
+
+    def _flush_findings(self) -> None:
+        for kind, seen in (("findings", self.device.findings), ("observations", self.device.observations)):
+            fresh = seen[self._sent[kind] :]
+            self._sent[kind] = len(seen)
             if fresh:
                 self.opening.send({kind: to_json(fresh)})
 
-    def _on_launch(self, fact: Any) -> None:
-        self.flush()
+    def _on_launch(self, fact: LaunchFact) -> None:
+        self._flush_findings()
         shape = f"<<<{_triple(fact.grid)}, {_triple(fact.block)}>>>"
         self.opening.send({"during": f"kernel {fact.kernel}{shape}"})
 
 
-DEVICES: dict[str, Callable[[Opening], Device]] = {"host": Host, "cuda": Cuda, "emulated": Emulated}
+DEVICES: dict[str, Callable[[Opening], Place]] = {"host": Host, "cuda": Cuda, "emulated": Emulated}
 
 
-def _build_context(opening: Opening, *, device: Any, arch: str) -> Any:
-    from kernelwright.build import BuildContext
-
-    return BuildContext(
+def _build_context(opening: Opening, *, device: Any, arch: str) -> build.BuildContext:
+    return build.BuildContext(
         candidate_file=opening.candidate_file,
         candidate_text=opening.candidate_text,
         device=device,

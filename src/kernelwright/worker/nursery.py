@@ -25,8 +25,14 @@ from typing import Any, NoReturn
 from kernelwright.worker import limits
 from kernelwright.worker.wire import Channel, Closed, WireError, close_all
 
-ROLES = {"oracle": "kernelwright.worker.oracle", "candidate": "kernelwright.worker.candidate"}
+ROLES = {
+    "oracle": "kernelwright.worker.oracle",
+    "candidate": "kernelwright.worker.candidate",
+    "timer": "kernelwright.measure.process",
+}
 """Module of each kind of process; its ``main(channel, config)`` runs in the child."""
+PRELOADED = ("oracle", "candidate")
+"""Roles that every check has."""
 CHANNEL, STDOUT, STDERR, TRACE = range(4)
 """Descriptors that come with a request to start a process, in this order."""
 STACK_SIGNAL = signal.SIGUSR1
@@ -71,8 +77,8 @@ def _import_everything() -> None:
     torch = importlib.import_module("torch")
     # The allocator reads its variable at its first large allocation.
     torch.empty(4 << 20, dtype=torch.uint8)
-    for module in ROLES.values():
-        importlib.import_module(module)
+    for role in PRELOADED:
+        importlib.import_module(ROLES[role])
     del os.environ["OPENBLAS_NUM_THREADS"], os.environ["THP_MEM_ALLOC_ENABLE"]
 
 

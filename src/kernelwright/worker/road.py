@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kernelwright.errors import InternalError, KernelwrightError, MachineError, ProblemError, UsageError
+from kernelwright.errors import InternalError, KernelwrightError, MachineError, ProblemError, RefusedError, UsageError
 from kernelwright.records import (
     BuildRecord,
     DeviceFact,
@@ -27,6 +27,7 @@ from kernelwright.records import (
     ProcessExit,
     SourceLine,
     Stage,
+    Suspicion,
     Trial,
     from_json,
 )
@@ -50,8 +51,10 @@ class Seen:
     """Everything the two processes told, as it came."""
 
     builds: list[BuildRecord] = field(default_factory=list)
-    confirm_requests: list[dict[str, Any]] = field(default_factory=list)
+    confirm_requests: int = 0
     findings: list[Finding] = field(default_factory=list)
+    observations: list[Finding] = field(default_factory=list)
+    suspicions: list[Suspicion] = field(default_factory=list)
     launches: list[LaunchFact] = field(default_factory=list)
     facts: list[OutputFact] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
@@ -72,6 +75,12 @@ class Seen:
     weights_note: str = ""
     seconds: dict[Stage, float] = field(default_factory=dict)
     leaving_frames: tuple[SourceLine, ...] = ()
+
+    @property
+    def well(self) -> bool:
+        """Nothing that was seen speaks against the candidate."""
+        against = (self.exception, self.exit, self.findings, self.facts, self.mutated)
+        return bool(self.trials) and all(trial.passed for trial in self.trials) and not any(against)
 
     def numerics(self) -> Numerics | None:
         """The trials as a record; None where none was judged."""
@@ -121,7 +130,7 @@ class Road:
     def __init__(self, supervisor: Supervisor, plan: Plan, progress: Callable[[str], None]) -> None:
         self.supervisor, self.plan, self.progress = supervisor, plan, progress
         self.seen = Seen()
-        self.on_confirm: Callable[[dict[str, Any]], None] = self.seen.confirm_requests.append
+        self.on_confirm: Callable[[dict[str, Any]], None] = lambda request: None
         """Called with each build that real headers should confirm, as soon as it is known."""
         self._started = time.monotonic()
         self._held: list[int] = []
@@ -189,7 +198,12 @@ class Road:
             trial, facts = self._trial(index)
             self.seen.trials.append(trial)
             self.seen.facts += [fact for fact in facts if fact not in self.seen.facts]
-        if not all(trial.passed for trial in self.seen.trials) and not self._weights_agree:
+        if all(trial.passed for trial in self.seen.trials):
+            return
+        self.supervisor.post(self.candidate, {"op": "suspicions"})
+        told, _ = self._ask_candidate("suspicions", Stage.JUDGE)
+        self.seen.suspicions = [from_json(Suspicion, item) for item in told["suspicions"]]
+        if not self._weights_agree:
             self._try_state()
 
     def finish(self) -> None:
@@ -301,6 +315,10 @@ class Road:
             reply, fds = self._reply(self.candidate, operation)
         except WorkerEnded as ended:
             self._stop(stage, ended.exit)
+        if "fault" in reply:
+            if reply["refused"]:
+                raise RefusedError(str(reply["fault"]))
+            raise InternalError(f"the emulated device failed:\n{reply['traceback']}")
         if "machine" in reply:
             raise MachineError(reply["machine"], hint=reply["hint"])
         if "error" in reply:
@@ -344,11 +362,15 @@ class Road:
             if "build" in event:
                 self.seen.builds.append(from_json(BuildRecord, event["build"]))
             elif "confirm" in event:
+                self.seen.confirm_requests += 1
                 self.on_confirm(event["confirm"])
             elif "findings" in event:
                 self.seen.findings += [from_json(Finding, item) for item in event["findings"]]
+            elif "observations" in event:
+                self.seen.observations += [from_json(Finding, item) for item in event["observations"]]
             elif "launches" in event:
-                self.seen.launches += [from_json(LaunchFact, item) for item in event["launches"]]
+                self.seen.launches = [from_json(LaunchFact, item) for item in event["launches"]]
+                self.seen.device = from_json(DeviceFact, event["device"])
             elif "leaving" in event:
                 self.seen.leaving_frames = tuple(self._line(int(n), str(f)) for n, f in event["frames"])
         except (TypeError, KeyError, ValueError) as error:
