@@ -10,7 +10,8 @@ import json
 import time
 from pathlib import Path
 
-from kernelwright.measure.run import MeasurePlan, run
+from kernelwright.measure.plan import MeasurePlan
+from kernelwright.measure.run import run
 from kernelwright.records import to_json
 from kernelwright.worker.supervisor import Supervisor
 
@@ -40,7 +41,7 @@ def main() -> None:
             problem=problem,
             candidate=candidate,
             text=candidate.read_text(),
-            problem_key=problem.read_text(),
+            problem_text=problem.read_text(),
             baselines=tuple(options.baseline),
             samples=options.samples,
         )
@@ -61,6 +62,7 @@ def main() -> None:
         if timing.limit is not None:
             print(f"  limit {timing.limit.limit_ms:.4f} ms by {timing.limit.kind}: {to_json(timing.limit)}")
         print(f"  card {to_json(timing.card)}")
+        print(f"  steps { {step: round(took, 2) for step, took in timing.steps.items()} }")
         marks = [mark for sample in timing.samples for mark in sample.marks]
         print(f"  marks { {mark: marks.count(mark) for mark in set(marks)} }, notes {timing.notes}")
         if options.out is not None:

@@ -14,6 +14,8 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from kernelwright.measure.records import Timing
+
 T = TypeVar("T")
 
 SCHEMA = "kernelwright.verdict/1"
@@ -419,7 +421,7 @@ class Verdict:
     causes: tuple[Cause, ...] = ()
     build: tuple[BuildRecord, ...] = ()
     numerics: Numerics | None = None
-    timing: dict[str, Any] | None = None
+    timing: Timing | None = None
     """None until something was timed; never timed on the emulated device."""
     counters: dict[str, Any] | None = None
     launches: tuple[LaunchFact, ...] = ()

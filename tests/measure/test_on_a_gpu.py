@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.records import ComparisonWord, Reason, Timing
-from kernelwright.measure.run import MeasurePlan, run
+from kernelwright.measure.run import run
 from kernelwright.worker.supervisor import Supervisor
 
 CHEATS = Path(__file__).parent / "cheats"
@@ -20,7 +21,7 @@ def timed(name: str, *, samples: int = 40) -> Timing:
         problem=CHEATS / "problem.py",
         candidate=candidate,
         text=candidate.read_text(),
-        problem_key="cheats",
+        problem_text=(CHEATS / "problem.py").read_text(),
         samples=samples,
     )
     with Supervisor() as supervisor:

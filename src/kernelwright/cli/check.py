@@ -13,6 +13,9 @@ from kernelwright.cli.output import console, write_json
 from kernelwright.cli.talk import Progress
 from kernelwright.errors import MissingFile, UsageError
 
+BASELINES = ("eager", "tf32", "compile", "max-autotune")
+"""What ``--baseline`` takes; tests hold it to the measure room's own table."""
+
 
 def setting(name: str) -> Callable[[str], Any]:
     """A reader of an option's value that takes what setting ``name`` takes, and complains in its words."""
@@ -70,6 +73,23 @@ def setting(name: str) -> Callable[[str], Any]:
 @click.option(
     "--no-confirm", is_flag=True, help="Trust the fast headers; do not compile against the real torch headers."
 )
+@click.option("--no-timing", is_flag=True, help="Do not time a correct candidate (only a GPU is timed).")
+@click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    type=click.Choice(BASELINES),
+    help="What to time against, besides eager. May be given again.  [default: eager]",
+)
+@click.option(
+    "--samples", type=click.IntRange(min=10), metavar="N", default=100, show_default=True, help="Most rounds to time."
+)
+@click.option(
+    "--require-speedup",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="X",
+    help="Exit with 1 unless at least X times each baseline's speed is shown. UNSURE shows nothing.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON (schema kernelwright.verdict/1).")
 def check(
     problem: Path,
@@ -84,12 +104,17 @@ def check(
     timeout_s: float | None,
     memory_bytes: int | None,
     no_confirm: bool,
+    no_timing: bool,
+    baselines: tuple[str, ...],
+    samples: int,
+    require_speedup: float | None,
     as_json: bool,
 ) -> int:
     """Does CANDIDATE build, and compute what PROBLEM computes? If not: why, at which line, and what to do.
 
     PROBLEM holds Model, get_inputs() and get_init_inputs(); CANDIDATE holds ModelNew (the KernelBench layout).
-    Without a GPU the candidate's CUDA runs on the emulated device. Exit status 0: correct; 1: not.
+    Without a GPU the candidate's CUDA runs on the emulated device; on a GPU a correct one is timed, too.
+    Exit status 0: correct; 1: not.
     """
     for role, path in (("problem", problem), ("candidate", candidate)):
         if not path.is_file():
@@ -105,6 +130,10 @@ def check(
         timeout_s=timeout_s,
         memory_bytes=memory_bytes,
         confirm=False if no_confirm else None,
+        timing=not no_timing,
+        baselines=baselines or ("eager",),
+        samples=samples,
+        require_speedup=require_speedup,
     )
     from kernelwright import check as core
 
@@ -131,6 +160,10 @@ def check_options(
     timeout_s: float | None = None,
     memory_bytes: int | None = None,
     confirm: bool | None = None,
+    timing: bool = True,
+    baselines: tuple[str, ...] = ("eager",),
+    samples: int = 100,
+    require_speedup: float | None = None,
 ) -> Any:
     """``CheckOptions`` from flags; what no flag gave comes from the settings."""
     from kernelwright.check import CheckOptions
@@ -147,6 +180,10 @@ def check_options(
         timeout_s=settings.get("TIMEOUT", flag=timeout_s),
         memory_bytes=settings.get("MEMORY", flag=memory_bytes),
         confirm=settings.get("CONFIRM", flag=confirm),
+        timing=timing,
+        baselines=baselines,
+        samples=samples,
+        require_speedup=require_speedup,
     )
 
 

@@ -12,9 +12,13 @@ from kernelwright.cli.output import console, write_json
 @click.command(short_help="Data sheets of GPUs: limits, peaks, ridge points.")
 @click.option("--as", "name", metavar="GPU", help="Only this one, with every figure.")
 @click.option("--real", is_flag=True, help="Only the GPU of this machine, as its driver reports it.")
+@click.option("--measure", is_flag=True, help="Measure what this machine's GPU reaches, and keep it for limits.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def specs(name: str | None, real: bool, as_json: bool) -> None:
+def specs(name: str | None, real: bool, measure: bool, as_json: bool) -> None:
     """Data sheets of GPUs: limits, peaks and ridge points (flop for each byte of device memory)."""
+    if measure:
+        _measure(as_json)
+        return
     from kernelwright.device.specs import SPECS, spec
 
     if real:
@@ -32,6 +36,22 @@ def specs(name: str | None, real: bool, as_json: bool) -> None:
         render_sheet(sheets[0], console())
     else:
         render_table(sheets, console())
+
+
+def _measure(as_json: bool) -> None:
+    """Measure this GPU's ceilings and show them."""
+    from kernelwright.cli.talk import Progress
+    from kernelwright.measure import ceilings
+
+    with Progress() as progress:
+        made = ceilings.measure(progress)
+    if as_json:
+        write_json(made)
+        return
+    from kernelwright.report.page import labelled
+    from kernelwright.report.timing import ceilings_lines
+
+    labelled(console(), made.device, ceilings_lines(made))
 
 
 def as_record(sheet: Any) -> dict[str, Any]:

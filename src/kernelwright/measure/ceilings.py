@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.errors import MachineError
-from kernelwright.measure.nvml import Card, Sampler
+from kernelwright.measure.nvml import Card, Sampler, Unavailable
 from kernelwright.measure.records import Ceiling, Ceilings
 from kernelwright.measure.statistics import median
 from kernelwright.records import from_json, to_json
@@ -87,32 +87,32 @@ def measure(progress: Callable[[str], None] = lambda words: None) -> Ceilings:
             for name, trial in best.items():
                 progress(f"sustaining {name}")
                 found[name] = _sustained(trial, sampler)
-        driver = sampler.summary().driver
     made = Ceilings(
         device=torch.cuda.get_device_name(0),
-        driver=driver,
+        driver=driver(),
         l2_bytes=int(torch.cuda.get_device_properties(0).L2_cache_size),
         ceilings=found,
         versions={"torch": torch.__version__, "cuda": str(torch.version.cuda)},
     )
-    _keep(_file(uuid, driver), made)
+    _keep(_file(uuid, made.driver), made)
     return made
 
 
 def kept() -> Ceilings | None:
     """Device 0's ceilings from the cache; None where they were not measured with this driver and this version."""
-    uuid = _uuid()
-    driver = ""
-    try:
-        driver = Card(uuid).driver()
-    except Exception:
-        # Without NVML the driver is not known: then neither is it when keeping.
-        driver = ""
-    path = _file(uuid, driver)
+    path = _file(_uuid(), driver())
     try:
         return from_json(Ceilings, json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def driver() -> str:
+    """The driver's version; empty where NVML is not there to tell."""
+    try:
+        return Card(_uuid()).driver()
+    except Unavailable:
+        return ""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ The rule: one request, one reply; nothing is decided here, samples and facts go 
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -223,7 +224,8 @@ class _Session:
 
     def _baselines(self) -> list[Entrant]:
         """The baselines that run in this contest, eager first; kept ones are only carried over."""
-        self.store = Store(self.config["problem_key"], torch.cuda.get_device_name(0), *map(str, _versions().values()))
+        problem = (self.config["problem_text"], json.dumps(self.config["sets"], sort_keys=True))
+        self.store = Store(*problem, torch.cuda.get_device_name(0), ceilings.driver(), *_versions().values())
         entrants: list[Entrant] = []
         self.live: list[Baseline] = []
         for baseline in baselines.chosen(self.config["baselines"]):

@@ -10,8 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from kernelwright.errors import MachineError
@@ -19,6 +18,7 @@ from kernelwright.measure import limits, statistics, verdicts
 from kernelwright.measure.baselines import EAGER, TABLE
 from kernelwright.measure.marks import marked, usable
 from kernelwright.measure.nvml import Card, Sampler
+from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.records import (
     Ceilings,
     Comparison,
@@ -38,34 +38,6 @@ from kernelwright.worker.supervisor import Supervisor, Worker, WorkerEnded
 
 class NotMeasured(Exception):
     """The timing process could not do it; the message says why, for the stage's note."""
-
-
-@dataclass(frozen=True)
-class MeasurePlan:
-    """What to time, and how long it may take."""
-
-    problem: Path
-    candidate: Path
-    text: str
-    """The candidate's source, as it was judged."""
-    problem_key: str
-    """Digest of the problem's source and its ``--set`` values; names kept baselines."""
-    sets: dict[str, str] = field(default_factory=dict)
-    seed: int = 0
-    """Of weights, as the judge used it."""
-    weights: str = "rng"
-    """How the judge gave both models equal weights: ``rng`` | ``state_dict`` | ``none``."""
-    atol: float = 1e-4
-    rtol: float = 1e-4
-    baselines: tuple[str, ...] = (EAGER,)
-    samples: int = 100
-    """Most rounds."""
-    require_speedup: float | None = None
-    """What the candidate must be shown to reach against each named baseline."""
-    budget_s: float = 20.0
-    """Longest time for the timed rounds."""
-    timeout_s: float = 300.0
-    """Longest time for each request to the timing process, compiling included."""
 
 
 def run(supervisor: Supervisor, plan: MeasurePlan, progress: Callable[[str], None]) -> Timing:
@@ -130,7 +102,7 @@ def timing(opened: dict[str, Any], timed: dict[str, Any], sampler: Sampler) -> T
 def _config(plan: MeasurePlan) -> dict[str, Any]:
     return {
         "problem": str(plan.problem),
-        "problem_key": plan.problem_key,
+        "problem_text": plan.problem_text,
         "candidate": str(plan.candidate),
         "text": plan.text,
         "sets": plan.sets,

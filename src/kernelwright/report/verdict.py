@@ -17,6 +17,7 @@ from kernelwright.report import wording
 from kernelwright.report.cause import also_seen, cause_block
 from kernelwright.report.numbers import numerics_lines
 from kernelwright.report.page import STYLES, hang, labelled
+from kernelwright.report.timing import timing_lines
 
 MOST_LAUNCHES = 4
 MOST_KERNELS = 6
@@ -34,6 +35,7 @@ def render(verdict: Verdict, console: Console) -> None:
     console.print()
     labelled(console, "stages", _stages(verdict))
     labelled(console, "numerics", numerics_lines(verdict.numerics))
+    labelled(console, "timing", timing_lines(verdict.timing))
     labelled(console, "build", [line for record in verdict.build for line in _build(record)])
     labelled(console, "launches", _launches(verdict))
     labelled(console, "findings", _findings(verdict))
