@@ -10,10 +10,10 @@ comparison with each function whose address the module takes. Recursion is refus
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from .call_memory import named_symbols, without_call_memory
 from .ptx.ir import (
     Args,
     Function,
@@ -33,7 +33,6 @@ from .ptx.ir import (
     Vec,
 )  # fmt: skip
 from .ptx.operands import call_parts, converges, suspends
-from .ptx.types import TYPE_BYTES
 
 BUILTINS = frozenset({"vprintf", "__assertfail", "malloc", "free"})
 """Functions without a body that the runtime provides."""
@@ -83,7 +82,7 @@ def flatten(module: Module, function: Function) -> Function:
         locals=tuple(body.variables),
         branch_targets=body.targets,
     )
-    return _branch_around(_without_call_memory(flat))
+    return _branch_around(without_call_memory(flat))
 
 
 # ---- inlining
@@ -221,7 +220,7 @@ def _taken(module: Module) -> set[str]:
     for function in module.functions.values():
         for instruction in function.instructions:
             if instruction.op != "call":
-                found |= set().union(*map(_named, instruction.operands)) if instruction.operands else set()
+                found |= set().union(*map(named_symbols, instruction.operands)) if instruction.operands else set()
     return found & {name for name, function in module.functions.items() if not function.entry}
 
 
@@ -254,112 +253,6 @@ def _indirect(module: Module, call: Instruction, body: _Body, stack: tuple[str, 
         body.place(other)
     add("trap")
     body.place(done)
-
-
-# ---- parameters of calls
-
-
-@dataclass
-class _Use:
-    pieces: set[tuple[int, int]] = field(default_factory=set)
-    plain: bool = True
-
-
-def _components(instruction: Instruction) -> tuple[Operand, ...]:
-    operand = instruction.operands[0] if instruction.op == "ld" else instruction.operands[1]
-    return operand.items if isinstance(operand, Vec) else (operand,)
-
-
-def _scratch_access(instruction: Instruction, scratch: dict[str, Variable]) -> tuple[str, int] | None:
-    """Variable and offset of a ``ld.param``/``st.param`` on a call's scratch."""
-    if instruction.op not in ("ld", "st") or not any(mod.split("::")[0] == "param" for mod in instruction.mods):
-        return None
-    memory = instruction.operands[1 if instruction.op == "ld" else 0]
-    if not isinstance(memory, Mem) or not isinstance(memory.base, Sym) or memory.base.name not in scratch:
-        return None
-    return memory.base.name, memory.base.offset + memory.offset
-
-
-def _named(operand: Operand) -> set[str]:
-    if isinstance(operand, Sym):
-        return {operand.name}
-    if isinstance(operand, Mem):
-        return _named(operand.base)
-    if isinstance(operand, (Vec, Args)):
-        return set().union(*map(_named, operand.items)) if operand.items else set()
-    return set()
-
-
-def _without_call_memory(function: Function) -> Function:
-    """Call parameters as registers, or as local memory where pieces overlap or an address is taken."""
-    scratch = {variable.name: variable for variable in function.locals if variable.space == "param"}
-    if not scratch:
-        return function
-    uses = {name: _Use() for name in scratch}
-    for instruction in function.instructions:
-        access = _scratch_access(instruction, scratch)
-        if access is not None:
-            size = TYPE_BYTES[instruction.mods[-1]]
-            for number in range(len(_components(instruction))):
-                uses[access[0]].pieces.add((access[1] + number * size, size))
-            continue
-        if instruction.op == "call":
-            for operand in instruction.operands:
-                for name in _named(operand) & scratch.keys():
-                    uses[name].pieces.add((0, scratch[name].size))
-            continue
-        for operand in instruction.operands:
-            for name in _named(operand) & scratch.keys():
-                uses[name].plain = False
-    for use in uses.values():
-        ordered = sorted(use.pieces)
-        use.plain = use.plain and all(a + s <= b for (a, s), (b, _) in itertools.pairwise(ordered))
-    made: list[Instruction] = []
-    moved = [0] * (len(function.instructions) + 1)
-    registers = dict(function.registers)
-
-    def piece(name: str, offset: int, size: int) -> Reg:
-        register = Reg(f"%{name}+{offset}", f"b{8 * size}")
-        registers[register.name] = register
-        return register
-
-    def as_register(operand: Operand) -> Operand:
-        if isinstance(operand, Sym) and operand.name in scratch:
-            return piece(operand.name, 0, scratch[operand.name].size)
-        if isinstance(operand, Args):
-            return Args(tuple(map(as_register, operand.items)))
-        return operand
-
-    for index, instruction in enumerate(function.instructions):
-        moved[index] = len(made)
-        access = _scratch_access(instruction, scratch)
-        if instruction.op == "call":
-            made.append(dataclasses.replace(instruction, operands=tuple(map(as_register, instruction.operands))))
-        elif access is None:
-            made.append(instruction)
-        elif not uses[access[0]].plain:
-            mods = tuple("local" if mod.split("::")[0] == "param" else mod for mod in instruction.mods)
-            made.append(dataclasses.replace(instruction, mods=mods))
-        else:
-            type_ = instruction.mods[-1]
-            size = TYPE_BYTES[type_]
-            for number, component in enumerate(_components(instruction)):
-                register = piece(access[0], access[1] + number * size, size)
-                pair = (component, register) if instruction.op == "ld" else (register, component)
-                made.append(dataclasses.replace(instruction, op="mov", mods=(type_,), operands=pair))
-    moved[len(function.instructions)] = len(made)
-    variables = tuple(
-        dataclasses.replace(variable, space="local") if variable.name in scratch else variable
-        for variable in function.locals
-        if variable.name not in scratch or not uses[variable.name].plain
-    )
-    return dataclasses.replace(
-        function,
-        instructions=tuple(made),
-        labels={label: moved[index] for label, index in function.labels.items()},
-        registers=registers,
-        locals=variables,
-    )
 
 
 # ---- guards

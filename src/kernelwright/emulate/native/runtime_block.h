@@ -6,6 +6,9 @@
 static inline kw_warp *kw_warp_of(const kw_block *b, uint32_t i) {
   return (kw_warp *)(b->memory + (uint64_t)i * (KW_REGISTERS_AT + b->run->register_bytes));
 }
+kw_block *kw_new_block(kw_run *);
+void kw_free_block(kw_block *);
+void kw_start_block(kw_block *, uint64_t index);
 int kw_force_sync(kw_warp *);
 int kw_complete_barriers(kw_block *);
 void kw_resolve_stuck(kw_block *);
