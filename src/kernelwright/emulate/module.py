@@ -21,7 +21,7 @@ from .codegen.lane import RefusedInstruction
 from .demangle import demangle
 from .flatten import RefusedCall, flatten, function_address
 from .ptx.ir import Function, Instruction, Module, Position
-from .ptx.operands import call_parts
+from .ptx.operands import call_parts, effects
 from .ptx.parse import parse
 
 __all__ = ["EmulatedModule", "KernelAttributes", "LaunchOutcome", "RefusedCall", "RefusedInstruction"]
@@ -309,22 +309,30 @@ def is_approximate(instruction: Instruction) -> bool:
     return instruction.op in _APPROXIMATE or "approx" in instruction.mods or "full" in instruction.mods
 
 
+_INTEGERS = frozenset({"u32", "s32", "b32", "u64", "s64", "b64"})
 _COMMUNICATES = frozenset({"volatile", "acquire", "release", "acq_rel", "relaxed", "mmio"})
+
+
+_ORDERLESS = frozenset({"add", "min", "max", "and", "or", "xor"})
+"""Atomic operations on integers that leave the same memory in whatever order they are done."""
 
 
 def is_parallel(function: Function) -> bool:
     """Whether blocks may run at the same time without the result depending on their order."""
+    read = {register.name for instruction in function.instructions for register in effects(instruction).uses}
     for instruction in function.instructions:
         op, mods = instruction.op, instruction.mods
-        in_shared = any(mod.startswith("shared") for mod in mods)
+        if any(mod.startswith("shared") for mod in mods) or "local" in mods:
+            continue
         if op in ("membar", "fence") and mods[:1] != ("cta",) and "proxy" not in mods:
             return False
-        if op in ("ld", "st") and not in_shared and "local" not in mods and _COMMUNICATES & set(mods):
+        if op in ("ld", "st") and _COMMUNICATES & set(mods):
             return False
-        if op == "atom" and not in_shared:
-            return False
-        if op == "red" and not in_shared and mods[-1] in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
-            return False
+        if op in ("atom", "red"):
+            # nvcc writes atom where nobody reads what it returns, too.
+            used = any(register.name in read for register in effects(instruction).defs)
+            if used or mods[-1] not in _INTEGERS or not _ORDERLESS & set(mods):
+                return False
         if op == "call" and getattr(call_parts(instruction).target, "name", "") in ("malloc", "free"):
             return False
     return True

@@ -70,7 +70,7 @@ def directed(g: Lanes, operation: str, *values: Value) -> Value:
     return g.take_lanes(0, values[0].element)
 
 
-def helper(g: Lanes, name: str, value: Value) -> Value:
+def by_runtime(g: Lanes, name: str, value: Value) -> Value:
     """A function of the runtime over 32 lanes."""
     g.pass_lanes(0, value)
     g.run(name)
@@ -118,7 +118,7 @@ def reciprocal(g: Lanes) -> None:
 def reciprocal_root(g: Lanes) -> None:
     """rsqrt."""
     (a,) = inputs(g, 1)
-    finish(g, helper(g, "kw_rsqrt64" if a.element == "double" else "kw_rsqrt", a))
+    finish(g, by_runtime(g, "kw_rsqrt64" if a.element == "double" else "kw_rsqrt", a))
 
 
 _FUNCTIONS = {"ex2": "kw_ex2", "lg2": "kw_lg2", "sin": "kw_sin", "cos": "kw_cos", "tanh": "kw_tanh"}
@@ -127,7 +127,7 @@ _FUNCTIONS = {"ex2": "kw_ex2", "lg2": "kw_lg2", "sin": "kw_sin", "cos": "kw_cos"
 def function(g: Lanes) -> None:
     """ex2, lg2, sin, cos, tanh."""
     (a,) = inputs(g, 1)
-    finish(g, helper(g, _FUNCTIONS[g.instruction.op], a))
+    finish(g, by_runtime(g, _FUNCTIONS[g.instruction.op], a))
 
 
 def is_nan(g: Lanes, a: Value) -> Value:
