@@ -62,7 +62,7 @@ def replaced(before: dict[str, int]) -> tuple[str, ...]:
 
 def _functions() -> Iterator[tuple[str, Any]]:
     for prefix, space in _NAMESPACES:
-        for name, value in list(vars(space).items()):
+        for name, value in _attributes(space).items():
             full = f"{prefix}.{name}"
             # Modules are loaded lazily, and numbers and caches may change; functions and classes may not.
             if full not in _LIVELY and (callable(value) or isinstance(value, (property, staticmethod, classmethod))):
@@ -70,6 +70,16 @@ def _functions() -> Iterator[tuple[str, Any]]:
     for name, layer in list(vars(_LAYERS).items()):
         if isinstance(layer, type) and issubclass(layer, torch.nn.Module) and "forward" in vars(layer):
             yield f"torch.nn.{name}.forward", vars(layer)["forward"]
+
+
+def _attributes(space: Any) -> dict[str, Any]:
+    """A module's names, or a class's with what it inherits: a name set on a class may hide one of its base."""
+    if not isinstance(space, type):
+        return dict(vars(space))
+    found: dict[str, Any] = {}
+    for kind in reversed(space.__mro__):
+        found.update(vars(kind))
+    return found
 
 
 _SWITCHES: tuple[tuple[str, Callable[[], Any], Callable[[Any], None]], ...] = (

@@ -1,0 +1,89 @@
+"""Words and figures computed again from what an H200 recorded: the same as then, and as they ought to be."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from kernelwright.measure import verdicts
+from kernelwright.measure.marks import marked
+from kernelwright.measure.records import ComparisonWord, Mark, Reason, Timing
+from kernelwright.measure.verdicts import CANDIDATE, Facts
+from kernelwright.records import from_json, to_json
+from kernelwright.report.timing import timing_lines
+
+pytestmark = pytest.mark.tiny
+
+EXAMPLES = ["matrix_vector-h200", "linear_gelu_softmax-h200"]
+
+
+@pytest.fixture(params=EXAMPLES)
+def timing(request: pytest.FixtureRequest, recorded: Any) -> Timing:
+    return from_json(Timing, recorded(request.param))
+
+
+def test_a_recorded_timing_goes_to_json_and_back(timing: Timing) -> None:
+    assert from_json(Timing, to_json(timing)) == timing
+
+
+def test_the_word_follows_from_the_raw_samples_alone(timing: Timing) -> None:
+    (stored,) = timing.comparisons
+    again = verdicts.compare("eager", timing.samples, timing.wall, Facts())
+    assert (again.word, again.reason) == (stored.word, stored.reason)
+    assert again.speedup.median == pytest.approx(stored.speedup.median, rel=2e-3)
+
+
+def test_marking_again_adds_nothing(timing: Timing) -> None:
+    assert marked(timing.samples, timing.states) == timing.samples
+
+
+def test_the_matrix_vector_example_was_a_fifth_faster_than_eager(recorded: Any) -> None:
+    timing = from_json(Timing, recorded("matrix_vector-h200"))
+    (comparison,) = timing.comparisons
+    assert comparison.word is ComparisonWord.FASTER
+    assert 1.20 < comparison.speedup.low < comparison.speedup.high < 1.22
+    assert timing.limit is not None
+    assert timing.limit.kind == "memory"
+    assert 0.95 < timing.limit.fraction[CANDIDATE] < 0.97
+
+
+def test_a_shared_card_makes_the_recorded_win_unsure(timing: Timing) -> None:
+    shared = [dataclasses.replace(state, others=1) for state in timing.states]
+    samples = marked(timing.samples, shared)
+    assert all(Mark.SHARED in sample.marks for sample in samples)
+    found = verdicts.compare("eager", samples, timing.wall, Facts())
+    assert (found.word, found.reason) == (ComparisonWord.UNSURE, Reason.TOO_FEW_SAMPLES) or (
+        found.reason is Reason.CONTAMINATED
+    )
+
+
+def test_a_clock_that_shows_a_tenth_of_the_recorded_times_is_found_out(timing: Timing) -> None:
+    faked = [
+        dataclasses.replace(s, device_ms=s.device_ms / 10) if s.contestant == CANDIDATE else s for s in timing.samples
+    ]
+    found = verdicts.compare("eager", faked, timing.wall, Facts())
+    assert (found.word, found.reason) == (ComparisonWord.UNSURE, Reason.CLOCKS_DISAGREE)
+
+
+def test_swapping_the_two_turns_the_word_round(timing: Timing) -> None:
+    other = {"eager": CANDIDATE, CANDIDATE: "eager"}
+    swapped = [dataclasses.replace(s, contestant=other[s.contestant]) for s in timing.samples]
+    (stored,) = timing.comparisons
+    found = verdicts.compare("eager", swapped, [], Facts())
+    assert stored.word is ComparisonWord.FASTER
+    assert found.word is ComparisonWord.SLOWER
+    assert found.speedup.median == pytest.approx(1 / stored.speedup.median, rel=2e-3)
+
+
+def test_a_timing_reads_as_a_few_lines(recorded: Any) -> None:
+    lines = list(timing_lines(from_json(Timing, recorded("matrix_vector-h200"))))
+    assert lines[0].startswith("candidate 1.902 ms [1.899, 1.903], 2.105 ms with its launch, 1.902 ms as a CUDA graph")
+    assert lines[0].endswith("all 20 timed outputs right")
+    assert lines[1].startswith("FASTER against PyTorch eager 2.3 ms")
+    assert "speed-up 1.21" in lines[1]
+    assert lines[2] == (
+        "limit 1.827 ms by memory traffic (measured ceilings): the candidate reaches 96.1 %, PyTorch eager 79.4 %"
+    )
+    assert "NVIDIA H200, driver 580.159.04: 1980 to 1980 MHz" in lines[5]
