@@ -125,6 +125,14 @@ SETTINGS: tuple[Setting, ...] = (
         "Unset: `$XDG_CACHE_HOME/kernelwright`, or `~/.cache/kernelwright`.",
     ),
     Setting(
+        "HISTORY",
+        _path,
+        "file",
+        None,
+        "The SQLite file that keeps every verdict; `/dev/null` keeps none. "
+        "Unset: `history.sqlite` in `$XDG_DATA_HOME/kernelwright`, or in `~/.local/share/kernelwright`.",
+    ),
+    Setting(
         "DEBUG",
         _whole(0, 4),
         "0 to 4",
@@ -220,6 +228,14 @@ def cache_folder() -> Path:
     folder = (chosen or _platform_cache()).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def history_file() -> Path:
+    """The file that keeps verdicts; it need not exist. Not in the cache: nothing in it can be made again."""
+    chosen: Path | None = get("HISTORY")
+    base = os.environ.get("XDG_DATA_HOME", "")
+    data = Path(base) if base.startswith("/") else Path.home() / ".local" / "share"
+    return (chosen or data / "kernelwright" / "history.sqlite").absolute()
 
 
 def debug() -> int:

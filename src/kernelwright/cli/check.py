@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ import click
 
 from kernelwright import settings
 from kernelwright.cli.output import console, write_json
-from kernelwright.cli.talk import Progress
-from kernelwright.errors import MissingFile, UsageError
+from kernelwright.cli.talk import Progress, say_note
+from kernelwright.errors import MachineError, MissingFile, UsageError
 
 BASELINES = ("eager", "tf32", "compile", "max-autotune")
 """What ``--baseline`` takes; tests hold it to the measure room's own table."""
@@ -139,6 +140,7 @@ def check(
 
     with Progress() as progress:
         verdict = core.check(problem, candidate, options=options, progress=progress)
+    keep(verdict, problem, candidate)
     if as_json:
         write_json(verdict)
     else:
@@ -146,6 +148,23 @@ def check(
 
         render(verdict, console())
     return core.exit_status(verdict)
+
+
+def keep(verdict: Any, problem: Path, candidate: Path) -> None:
+    """Add ``verdict`` to the history. A history that cannot be written is told on stderr; the verdict stands."""
+    from kernelwright.cli.history import opened
+
+    file = settings.history_file()
+    if file == Path(os.devnull):
+        return
+    try:
+        opened().add(
+            verdict,
+            problem_text=problem.read_text(encoding="utf-8", errors="replace"),
+            candidate_text=candidate.read_text(encoding="utf-8", errors="replace"),
+        )
+    except (MachineError, OSError) as error:
+        say_note(f"the verdict is not kept: {error}")
 
 
 def check_options(

@@ -19,6 +19,11 @@ def say_error(message: str, *, hint: str = "") -> None:
         print(f"hint: {hint}", file=sys.stderr)
 
 
+def say_note(message: str) -> None:
+    """``note: …``: something the reader may want to know, which changes no result."""
+    print(f"note: {message}", file=sys.stderr)
+
+
 class Progress:
     """Says what a check is doing. Used as a context manager: the terminal's line is cleared at the end."""
 

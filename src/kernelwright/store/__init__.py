@@ -1,0 +1,1 @@
+"""What was found before: every verdict with its sources and raw samples."""
