@@ -51,8 +51,11 @@ RIGHT = {
 def patterns(tmp_path: Path, source: str) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     cuda = tmp_path / "k.cu"
     cuda.write_text(source)
-    subprocess.run([str(find()), "-ptx", "-arch=sm_80", "-lineinfo", str(cuda), "-o", str(tmp_path / "k.ptx")],
-                   check=True, capture_output=True)
+    subprocess.run(
+        [str(find()), "-ptx", "-arch=sm_80", "-lineinfo", str(cuda), "-o", str(tmp_path / "k.ptx")],
+        check=True,
+        capture_output=True,
+    )
     (function,) = parse((tmp_path / "k.ptx").read_text()).functions.values()
     return [(p.holders, p.others) for p in block_broadcasts(function, (256, 1, 1))]
 
