@@ -14,6 +14,7 @@ from kernelwright.records import (
     Allocation,
     BuildRecord,
     Confidence,
+    DeviceFact,
     Evidence,
     ExceptionFact,
     Finding,
@@ -310,3 +311,19 @@ def test_evidence_survives_the_way_between_processes(evidence: Make, finding: Ma
     whole: Evidence = evidence(findings=(finding("memory.out-of-bounds", 3),))
     assert from_json(Evidence, to_json(whole)) == whole
     assert isinstance(whole.findings[0], Finding)
+
+
+GPU = DeviceFact("cuda", "NVIDIA H200", "9.0")
+
+
+def test_an_address_error_on_a_gpu_is_explained_by_an_integer_for_a_raw_pointer(evidence: Make, at: At) -> None:
+    text = evidence().candidate_text.replace("scale_tensor(view)", "scale_raw(x.data_ptr(), view.data_ptr(), 4)")
+    error = ExceptionFact("torch.AcceleratorError", "CUDA error: an illegal memory access was encountered")
+    cause = explain(evidence(text, exception=error, device=GPU))[0]
+    assert (cause.id, cause.line) == ("interface.raw-pointer", at("void scale_raw(", text))
+    assert "x.data_ptr() for const float* in; view.data_ptr() for float* out" in cause.sentence
+
+
+def test_an_address_error_on_a_gpu_without_such_a_call_stays_unexplained(evidence: Make) -> None:
+    error = ExceptionFact("torch.AcceleratorError", "CUDA error: an illegal memory access was encountered")
+    assert [cause.id for cause in explain(evidence(exception=error, device=GPU))] == ["unexplained"]

@@ -2,7 +2,16 @@
 
 from kernelwright.explain import explain
 from kernelwright.records import (
-    Evidence, Finding, Numerics, OutputNumerics, SourceLine, Stage, StageResult, StageStatus, Suspicion, Trial,
+    Evidence,
+    Finding,
+    Numerics,
+    OutputNumerics,
+    SourceLine,
+    Stage,
+    StageResult,
+    StageStatus,
+    Suspicion,
+    Trial,
 )  # fmt: skip
 
 TEXT = "\n".join(["# candidate", "v = part[lane];", "v = __shfl_sync(~0u, v, 0);"])

@@ -1,23 +1,30 @@
 """Causes of the family ``interface``: host and device disagree on what was passed.
 
 Needs: an access to memory that the device does not own (a binding layer's temporary, a CPU tensor), seen by the
-emulated device; or an exception whose text PyTorch or the binding layer reserves for one mistake. The rule: the line is
-on the host's side, where the wrong thing is declared, made or passed; without exactly one such line, the access itself.
+emulated device; or, on a GPU, which does not say which address was bad, an address error beside a call that passes an
+integer to a raw pointer; or an exception whose text PyTorch or the binding layer reserves for one mistake. The rule:
+the line is on the host's side, where the wrong thing is declared, made or passed; without exactly one such line, the
+access itself.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
 from kernelwright.explain import access
 from kernelwright.explain.case import Case
-from kernelwright.explain.cpp import Allocation, Function, allocations
-from kernelwright.records import Cause, Finding, Stage
+from kernelwright.explain.cpp import Allocation, Function, allocations, split_arguments
+from kernelwright.records import Cause, Confidence, Finding, Stage
 
 # PyTorch's Tensor::data_ptr<T> and accessor checks, and pybind11's overload resolution.
 _EXPECTED_TYPE = re.compile(r"expected scalar type (\w+) but found (\w+)")
 _WRONG_ARGUMENTS = re.compile(r"(\w+)\(\): incompatible function arguments")
+
+_BAD_ADDRESS = re.compile(r"illegal memory access|misaligned address|unspecified launch failure")
+
+_TAKE_TENSORS = "Take torch::Tensor in the wrapper and call .data_ptr<float>() there, or take int64_t and cast it."
 
 _CPP_TYPES = {
     "Float": "float", "Double": "double", "Half": "(?:at::|c10::)?Half", "BFloat16": "(?:at::|c10::)?BFloat16",
@@ -36,6 +43,9 @@ def causes(case: Case) -> Iterator[Cause]:
             yield host_memory(case, finding)
     exception = case.evidence.exception
     if exception is not None:
+        on_gpu = case.evidence.device is not None and case.evidence.device.kind == "cuda"
+        if on_gpu and _BAD_ADDRESS.search(exception.message):
+            yield from passed_address(case)
         expected = _EXPECTED_TYPE.search(exception.message)
         if expected:
             yield dtype(case, expected[1], expected[2])
@@ -68,7 +78,45 @@ def raw_pointer(case: Case, finding: Finding) -> Cause:
         sentence,
         line=wrapper.line if wrapper else (frame.line if frame else 0),
         evidence=evidence,
-        fix="Take torch::Tensor in the wrapper and call .data_ptr<float>() there, or take int64_t and cast it.",
+        fix=_TAKE_TENSORS,
+    )
+
+
+def passed_address(case: Case) -> Iterator[Cause]:
+    """A call that passes ``data_ptr()`` to a raw pointer, after an address error on a device that names no address."""
+    for call in case.tree.extension_calls:
+        wrapper = _called(case, call.lineno)
+        if wrapper is None or wrapper.is_kernel:
+            continue
+        parameters = [" ".join(parameter.split()) for parameter in split_arguments(wrapper.parameters)]
+        wrong = [
+            f"{ast.unparse(argument)} for {parameter}"
+            for argument, parameter in zip(call.args, parameters, strict=False)
+            if "*" in parameter and is_address(argument)
+        ]
+        if wrong:
+            yield case.cause(
+                "interface.raw-pointer",
+                Stage.RUN,
+                f"{wrapper.name} takes raw pointers and Python passes integers ({'; '.join(wrong)}): the binding layer "
+                f"converts each integer to a number in a temporary on the host and passes the address of that "
+                f"temporary, so the kernel gets host addresses, not the tensors.",
+                line=wrapper.line,
+                evidence=[
+                    f"the device reported: {_first_line(case)}",
+                    f"called at line {call.lineno}: {case.text(call.lineno)}",
+                ],
+                fix=_TAKE_TENSORS,
+                confidence=Confidence.LIKELY,
+            )
+
+
+def is_address(argument: ast.expr) -> bool:
+    """Whether a Python argument is an address as an integer: ``x.data_ptr()``."""
+    return (
+        isinstance(argument, ast.Call)
+        and isinstance(argument.func, ast.Attribute)
+        and argument.func.attr == "data_ptr"
     )
 
 
@@ -134,6 +182,11 @@ def argument_order(case: Case, name: str) -> Cause:
         evidence=[line.strip() for line in (exception.message.splitlines() if exception else []) if line.strip()][:6],
         fix="Pass the arguments in the order and of the kinds that the wrapper declares.",
     )
+
+
+def _first_line(case: Case) -> str:
+    exception = case.evidence.exception
+    return exception.message.splitlines()[0] if exception and exception.message else ""
 
 
 def _wrapper(case: Case, finding: Finding) -> Function | None:
