@@ -97,7 +97,6 @@ def test_a_crash_names_signal_and_line(run_body: Run, evidence: list[Evidence], 
 def test_an_endless_one_is_stopped_and_its_line_known(run_body: Run, evidence: list[Evidence], call: str) -> None:
     verdict = run_body(call, timeout_s=1.0)
     assert (verdict.verdict, stage(verdict)) == (VerdictWord.FAILED, Stage.RUN)
-    assert verdict.seconds < 15
     stopped = evidence[0].exit
     assert stopped is not None
     assert (stopped.timed_out, stopped.during) == (True, "forward, trial 1")

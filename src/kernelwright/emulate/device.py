@@ -17,7 +17,7 @@ from kernelwright.device.specs import DeviceSpec
 from kernelwright.emulate import bridge, fatbin, native_abi, presence, runtime, sites, suspicion
 from kernelwright.emulate.demangle import demangle
 from kernelwright.errors import InternalError
-from kernelwright.records import DeviceFact, Finding, LaunchFact, Suspicion
+from kernelwright.records import DeviceFact, Finding, LaunchFact, SourceLine, Suspicion
 
 if TYPE_CHECKING:
     import torch
@@ -65,6 +65,8 @@ class EmulatedDevice:
     approximate: set[str] = field(default_factory=set)
     fault: Exception | None = None
     """The first thing that Kernelwright itself could not do (an unknown instruction, a bug)."""
+    stopped_at: tuple[tuple[SourceLine, ...], ...] = ()
+    """Where the warps of an interrupted kernel stood, an inline stack each."""
     provided: dict[str, str] = field(default_factory=dict)
     registers: dict[str, int] = field(default_factory=dict)
     """Registers of each kernel by mangled name, as ptxas counted them; the build knows, PTX does not."""
@@ -160,6 +162,8 @@ class EmulatedDevice:
         self._ran.setdefault((asked.module_key, asked.kernel.decode(), before.block))
         self.findings.extend(outcome.findings)
         self.observations.extend(outcome.observations)
+        if outcome.interrupted:
+            self.stopped_at = outcome.stopped_at
         self.printed += outcome.printed
         self.exact |= outcome.exact
         self.approximate |= outcome.approximate

@@ -40,6 +40,8 @@ def describe(mask: torch.Tensor) -> str:
 
 
 def _share(count: int, total: int) -> str:
+    if count > 0.98 * total:
+        return f"all but {total - count} of {total} elements,"
     return f"{count} of {total} elements ({100 * count / total:.3g} %)"
 
 

@@ -8,7 +8,9 @@ process knows the expected outputs.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 import traceback
 import types
@@ -24,6 +26,7 @@ from kernelwright.records import to_json
 from kernelwright.worker import limits, memory
 from kernelwright.worker.devices import DEVICES, Opening, Place
 from kernelwright.worker.frames import exception_fact
+from kernelwright.worker.nursery import INTERRUPT_SIGNAL
 from kernelwright.worker.parameters import checksum, parameter_names, table
 from kernelwright.worker.seeds import seed_all
 from kernelwright.worker.tree import CannotCross, map_tensors, pack, unpack
@@ -41,6 +44,7 @@ def main(channel: Channel, config: dict[str, Any]) -> None:
     """Serve requests until the supervisor closes the channel."""
     session = _Session(channel, config)
     _tell_exits(session)
+    _heed_interrupts(session)
     while True:
         request, fds = channel.receive()
         operation: Callable[[dict[str, Any], list[int]], None] = getattr(session, f"on_{request['op']}")
@@ -265,6 +269,24 @@ def _distance(one: Any, other: Any) -> float:
             difference = (a.double() - b.double()).abs() if not a.is_complex() else (a - b).abs()
             largest = max(largest, float(torch.nan_to_num(difference, float("inf"), float("inf")).max()))
     return largest
+
+
+def _heed_interrupts(session: _Session) -> None:
+    """Interrupt the running kernel when the supervisor signals that time is up.
+
+    The main thread is inside the kernel and runs no Python handler, but the interpreter's C handler writes to a pipe.
+    """
+    heard, told = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(told, False)
+
+    def listen() -> None:
+        while word := os.read(heard, 1):
+            if word[0] == INTERRUPT_SIGNAL and session.device is not None:
+                session.device.interrupt()
+
+    signal.signal(INTERRUPT_SIGNAL, lambda number, frame: None)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    threading.Thread(target=listen, name="kernelwright-interrupt", daemon=True).start()
 
 
 def _tell_exits(session: _Session) -> None:

@@ -16,6 +16,7 @@ import torch
 
 from kernelwright import build
 from kernelwright.device import cuda, emulated
+from kernelwright.emulate import runtime
 from kernelwright.records import DeviceFact, LaunchFact, to_json
 from kernelwright.worker.memory import Mapped
 
@@ -67,6 +68,9 @@ class Place(Protocol):
     def suspicions(self) -> list[Any]:
         """Patterns in the code of the kernels that ran, to be asked for beside a wrong result."""
 
+    def interrupt(self) -> None:
+        """End the running kernel, where that can be, and have it say where it was. Called on another thread."""
+
 
 class Host:
     """No GPU: tensors stay where they are."""
@@ -99,6 +103,9 @@ class Host:
 
     def suspicions(self) -> list[Any]:
         return []
+
+    def interrupt(self) -> None:
+        """Nothing that could be interrupted runs."""
 
 
 class Cuda(Host):
@@ -162,9 +169,14 @@ class Emulated(Host):
     def suspicions(self) -> list[Any]:
         return list(self.device.suspicions())
 
+    def interrupt(self) -> None:
+        runtime.interrupt()
+
     def flush(self) -> None:
         """Findings as they come; launches whole, since equal ones are counted; kernels' printf to stdout."""
         self._flush_findings()
+        if self.device.stopped_at:
+            self.opening.send({"stopped_at": to_json(self.device.stopped_at[0])})
         self.opening.send({"launches": to_json(self.device.launches), "device": to_json(self.fact())})
         fresh, self._printed = self.device.printed[self._printed :], len(self.device.printed)
         if fresh:

@@ -39,6 +39,10 @@ STACK_SIGNAL = signal.SIGUSR1
 """Makes a worker write every thread's Python stack to its trace descriptor, even from inside a C call."""
 
 
+INTERRUPT_SIGNAL = signal.SIGUSR2
+"""Asks a candidate's process to end the kernel that it runs; it then says where the kernel was."""
+
+
 @dataclass(frozen=True)
 class _Child:
     pid: int

@@ -38,6 +38,9 @@ from kernelwright.worker.wire import close_all
 
 SLOW_SECONDS = 60.0
 """Once a trial has failed, further ones are run only while the check is younger than this."""
+OPEN_SECONDS = 900.0
+"""Opening the emulated device compiles its native parts on first use (20 s alone, minutes on a busy machine); that is
+our time, not the candidate's."""
 START_BYTES = 1 << 30
 """What a worker has before foreign code runs: torch and its own pages."""
 
@@ -75,6 +78,8 @@ class Seen:
     weights_note: str = ""
     seconds: dict[Stage, float] = field(default_factory=dict)
     leaving_frames: tuple[SourceLine, ...] = ()
+    kernel_frames: tuple[SourceLine, ...] = ()
+    """Where an interrupted kernel was, innermost first."""
 
     @property
     def well(self) -> bool:
@@ -164,7 +169,8 @@ class Road:
         self.supervisor.post(self.candidate, {"op": "load"})
         self.progress("loading the problem")
         self._reference, self._init_fds = self._ask_oracle("load")
-        opened, _ = self._ask_candidate("open", Stage.LOAD)
+        opened, _ = self._ask_candidate("open", Stage.LOAD, timeout_s=OPEN_SECONDS)
+        self.candidate.waited_s = 0.0
         self.seen.device = from_json(DeviceFact, opened["device"])
         self.progress("building the candidate")
         loaded, _ = self._ask_candidate("load", Stage.LOAD)
@@ -310,9 +316,9 @@ class Road:
         how = exit.signal or f"exit status {exit.returncode}"
         return ProblemError(f"{self.plan.problem}: its process ended ({how}) in {doing}\n{exit.stderr}".rstrip())
 
-    def _ask_candidate(self, operation: str, stage: Stage) -> Message:
+    def _ask_candidate(self, operation: str, stage: Stage, *, timeout_s: float | None = None) -> Message:
         try:
-            reply, fds = self._reply(self.candidate, operation)
+            reply, fds = self._reply(self.candidate, operation, timeout_s=timeout_s)
         except WorkerEnded as ended:
             self._stop(stage, ended.exit)
         if "fault" in reply:
@@ -329,9 +335,9 @@ class Road:
             raise CandidateStopped
         return reply, fds
 
-    def _reply(self, worker: Worker, operation: str) -> Message:
+    def _reply(self, worker: Worker, operation: str, *, timeout_s: float | None = None) -> Message:
         """The next reply, on the worker's own clock: what it may still take of the time-out."""
-        reply, fds = self.supervisor.reply(worker, timeout_s=self.plan.timeout_s)
+        reply, fds = self.supervisor.reply(worker, timeout_s=timeout_s or self.plan.timeout_s)
         self._held += fds
         if reply["reply"] != operation:
             worker.protocol_error = f"it answered {reply['reply']!r:.40} to {operation!r}"
@@ -348,6 +354,7 @@ class Road:
     def _stop(self, stage: Stage, exit: ProcessExit) -> None:
         if not exit.frames:
             exit = replace(exit, frames=self.seen.leaving_frames)
+        exit = replace(exit, frames=(*self.seen.kernel_frames, *exit.frames))
         self.seen.exit, self.seen.stopped_in = exit, stage
         raise CandidateStopped
 
@@ -371,6 +378,8 @@ class Road:
             elif "launches" in event:
                 self.seen.launches = [from_json(LaunchFact, item) for item in event["launches"]]
                 self.seen.device = from_json(DeviceFact, event["device"])
+            elif "stopped_at" in event:
+                self.seen.kernel_frames = from_json(tuple[SourceLine, ...], event["stopped_at"])
             elif "leaving" in event:
                 self.seen.leaving_frames = tuple(self._line(int(n), str(f)) for n, f in event["frames"])
         except (TypeError, KeyError, ValueError) as error:

@@ -212,9 +212,6 @@ class Supervisor:
             if worker.protocol_error or (deadline is not None and time.monotonic() >= deadline):
                 worker.timed_out = not worker.protocol_error
                 self.stop(worker)
-                if worker.replies and not worker.protocol_error:
-                    worker.timed_out = False
-                    break
                 raise WorkerEnded(worker.role, worker.exit_fact())
             self._pump(0.5 if deadline is None else max(0.0, min(0.5, deadline - time.monotonic())))
         return worker.replies.popleft()
@@ -238,6 +235,8 @@ class Supervisor:
         """Ask for its stack, then end it and everything that it started."""
         if not worker.ended and worker.pid:
             self._ask_for_stack(worker)
+            if worker.timed_out and worker.role == "candidate":
+                self._ask_to_stop(worker)
             self._kill(worker)
         deadline = time.monotonic() + 10
         while not worker.ended and time.monotonic() < deadline:
@@ -254,6 +253,14 @@ class Supervisor:
             # A dump comes in many small writes: it is complete when no more comes.
             if worker.trace.total == seen > before:
                 break
+
+    def _ask_to_stop(self, worker: Worker) -> None:
+        """Have a running kernel interrupted, so that it says at which line it was."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker.pid, signal.SIGUSR2)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while not worker.ended and not worker.replies and time.monotonic() < deadline:
+            self._pump(0.05)
 
     def _kill(self, worker: Worker) -> None:
         for pid in (*reversed(limits.descendants(worker.pid)), worker.pid):
