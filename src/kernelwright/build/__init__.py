@@ -34,6 +34,6 @@ def install(context: BuildContext) -> Builder:
 
 def confirm(request: ConfirmRequest) -> ConfirmResult:
     """Whether the real torch headers accept what the fast tier accepted; runs compilers, imports no torch."""
-    from kernelwright.build.confirm import run
+    from kernelwright.build.confirmation import run
 
     return run(request)

@@ -66,7 +66,8 @@ def _read(diagnostic: Diagnostic, places: Places) -> Iterator[Reading]:
     if places.bad_name:
         yield Reading(
             "build.bad-module-name",
-            f"The extension's name {places.name!r} becomes part of the C function PyInit_{places.name}, and is no identifier.",
+            f"The extension's name {places.name!r} becomes part of the C function PyInit_{places.name} "
+            "and is no identifier.",
             f"Name it {re.sub(r'[^0-9A-Za-z_]', '_', places.name)!r}: letters, digits and underscores, no digit first.",
             places.name_line(),
         )
@@ -106,7 +107,7 @@ def _needs_architecture(match: re.Match[str], d: Diagnostic, places: Places) -> 
     return Reading(
         "build.wrong-architecture",
         f"The code needs a target that was not asked for: {d.message.rstrip('.')}.",
-        "Name the architecture in TORCH_CUDA_ARCH_LIST or extra_cuda_cflags (such as sm_90a), or avoid the instruction.",
+        "Name it in TORCH_CUDA_ARCH_LIST or extra_cuda_cflags (such as sm_90a), or avoid the instruction.",
     )
 
 
@@ -159,7 +160,7 @@ def _undefined(match: re.Match[str], d: Diagnostic, places: Places) -> Reading:
         )
         return Reading(
             "build.undefined-symbol",
-            f"libtorch has {pointer[1]}<T>() for its own element types only; {pointer[1]}<{kind}>() is defined nowhere.",
+            f"libtorch has {pointer[1]}<T>() for its own element types only; {pointer[1]}<{kind}>() is not there.",
             f"Use {pointer[1]}<{standin}>() and reinterpret_cast the pointer.",
             places.line_with(rf"{pointer[1]}\s*<\s*{re.escape(kind)}\s*>") or d.line,
         )
@@ -191,8 +192,9 @@ def _duplicate(match: re.Match[str], d: Diagnostic, places: Places) -> Reading:
     if re.search(r"extern\s+__shared__|__shared__.*\[\s*\]", shared):
         return Reading(
             "build.duplicate-definition",
-            f"extern __shared__ {what or 'array'} is one object for the whole file, and two template instantiations give it two types.",
-            "Declare it as extern __shared__ __align__(16) unsigned char raw[] and cast: T* buf = reinterpret_cast<T*>(raw).",
+            f"extern __shared__ {what or 'array'} is one object for the whole file, "
+            "and two template instantiations give it two types.",
+            "Declare extern __shared__ __align__(16) unsigned char raw[] and cast: T* buf = reinterpret_cast<T*>(raw).",
         )
     return Reading(
         "build.duplicate-definition", f"{what or 'A name'} is defined twice: {d.message}.", "Keep one definition."
@@ -218,9 +220,9 @@ def _operators(match: re.Match[str], d: Diagnostic, places: Places) -> Reading |
         return None
     return Reading(
         "build.disabled-operators",
-        "Operators and conversions of __half and __nv_bfloat16 are switched off by the flags that every extension is built with "
+        "Operators and conversions of __half and __nv_bfloat16 are off in every extension, by torch's own flags "
         "(-D__CUDA_NO_HALF_OPERATORS__ and its family).",
-        "Use __hadd, __hmul, __half2float, __float2half, …; or undo it with extra_cuda_cflags=['-U__CUDA_NO_HALF_OPERATORS__', "
+        "Use __hadd, __hmul, __half2float, __float2half, …; or extra_cuda_cflags=['-U__CUDA_NO_HALF_OPERATORS__', "
         "'-U__CUDA_NO_HALF_CONVERSIONS__'].",
     )
 
@@ -275,7 +277,8 @@ _ROWS: tuple[tuple[str, Reader], ...] = (
     (r"calling a (?:constexpr )?__(?:host|device|global)__ function", _wrong_language),
     (r"identifier .* is undefined in device code", _wrong_language),
     (
-        r"'(?P<name>[^']+)' (?:was not declared in this scope|has not been declared|is not a member of|does not name a type)",
+        r"'(?P<name>[^']+)' (?:was not declared in this scope|has not been declared|is not a member of"
+        r"|does not name a type)",
         _not_declared,
     ),
     (r"(?:identifier|namespace .* has no member) \"(?P<name>[^\"]+)\"(?: is undefined)?", _not_declared),
@@ -291,11 +294,13 @@ _ROWS: tuple[tuple[str, Reader], ...] = (
     (r"conflicting declaration '(?P<name>[^']+)'", _duplicate),
     (r"DeprecatedTypeProperties", _removed),
     (
-        r"no operator|no suitable (?:user-defined )?(?:conversion|constructor)|more than one (?:conversion|operator|instance)|ambiguous",
+        r"no operator|no suitable (?:user-defined )?(?:conversion|constructor)"
+        r"|more than one (?:conversion|operator|instance)|ambiguous",
         _operators,
     ),
     (
-        r"Unknown option|unrecognized (?:command-line )?option|unrecognized argument|is not defined for option|C\+\+\d\d or later|You need C\+\+",
+        r"Unknown option|unrecognized (?:command-line )?option|unrecognized argument|is not defined for option"
+        r"|C\+\+\d\d or later|You need C\+\+",
         _flag,
     ),
     (r"expt-relaxed-constexpr|extended-lambda", _flag),

@@ -1,8 +1,8 @@
 """Reads what nvcc, cudafe++, cicc, g++, ptxas and ld print, and puts each message at its line.
 
-Why: one mistake prints up to hundreds of lines, through generated files and headers. The rule: a message keeps the tool's
-own words; its place is the first one in a file that the user wrote (the message's own, or the instantiation it was
-reached from).
+Why: one mistake prints up to hundreds of lines, through generated files and headers. The rule: a message keeps the
+tool's own words; its place is the first one in a file that the user wrote (the message's own, or the instantiation it
+was reached from).
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ _GCC = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?P<severity>fatal error|error|warning|note): (?P<message>.*)$"
 )
 _EDG = re.compile(
-    r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?P<severity>error|catastrophic error|warning|remark)(?: #[\w-]+)?: (?P<message>.*)$"
+    r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?P<severity>error|catastrophic error|warning|remark)"
+    r"(?: #[\w-]+)?: (?P<message>.*)$"
 )
 _PTXAS = re.compile(
     r"^ptxas (?:(?P<file>[^,\n]+), line (?P<line>\d+); )?(?P<severity>error|fatal|warning)\s*: (?P<message>.*)$"
 )
 _NVCC = re.compile(r"^nvcc (?P<severity>fatal|error|warning)\s*: (?P<message>.*)$")
 _LD = re.compile(
-    r"^(?:(?P<file>[^\s:][^:\n]*):(?P<line>\d+): |[^\n:]*:? ?[^\n:]*: )?(?P<message>(?:multiple definition of|undefined reference to|cannot find|undefined symbol) .*)$"
-)
-_FROM = re.compile(
-    r"^\s*(?:In file included from|from|required from.*|instantiation of.* at line (?P<edg>\d+)(?: of (?P<edgfile>\S+))?|.*required (?:from|by).*)"
+    r"^(?:(?P<file>[^\s:][^:\n]*):(?P<line>\d+): |[^\n:]*:? ?[^\n:]*: )?"
+    r"(?P<message>(?:multiple definition of|undefined reference to|cannot find|undefined symbol) .*)$"
 )
 _AT_LINE = re.compile(r"at line (\d+)(?: of ([^\s]+))?")
 

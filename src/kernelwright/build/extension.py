@@ -1,8 +1,8 @@
 """One extension to be built, as data: its translation units and the flags that PyTorch would compile them with.
 
-Why: the candidate's process, the confirmation in the supervisor and the cache must all speak of the same thing. The rule:
-flags and their order are those of the installed torch's ``cpp_extension``, read from its file, so that what the real
-``load_inline`` refuses (half operators, for one) is refused here.
+Why: the candidate's process, the confirmation in the supervisor and the cache must all speak of the same thing. The
+rule: flags and their order are those of the installed torch's ``cpp_extension``, read from its file, so that what the
+real ``load_inline`` refuses (half operators, for one) is refused here.
 """
 
 from __future__ import annotations

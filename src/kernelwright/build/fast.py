@@ -83,7 +83,7 @@ def _host_object(extension: Extension, toolchain: Toolchain, unit: Unit, place: 
     names = parameter_names(extension.units, extension.functions)
     if "binding" in parts and names:  # behind the user's text, so that no line of it moves
         text += '#line 1 "kw_names"\n' + "".join(
-            f'static ::pybind11::detail::written kw_written_{i}("{name}", {{{", ".join(_quoted(word) for word in words)}}});\n'
+            f'static ::pybind11::detail::written kw_written_{i}("{name}", {{{_quoted(words)}}});\n'
             for i, (name, words) in enumerate(names.items())
         )
     command = [str(toolchain.host), *flags, *headers.OUTPUT_FLAGS]
@@ -96,5 +96,5 @@ def _host_object(extension: Extension, toolchain: Toolchain, unit: Unit, place: 
     return compile_text(text, unit.name, command, place, salt=toolchain.identity + headers.facade_digest())
 
 
-def _quoted(text: str) -> str:
-    return f'"{text}"'
+def _quoted(words: list[str]) -> str:
+    return ", ".join(f'"{word}"' for word in words)

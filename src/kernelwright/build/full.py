@@ -1,12 +1,13 @@
 """The full tier: the extension against torch's real headers, for what the facade does not offer.
 
 The rule: whatever this tier says is what the real ``load_inline`` would say. Host text is spliced (user's part as the
-facade pass lowered it, real headers precompiled) where that applies; else nvcc's own steps run on the real headers, which
-takes a minute and a half. Either way the result is kept.
+facade pass lowered it, real headers precompiled) where that applies; else nvcc's own steps run on the real headers,
+which takes a minute and a half. Either way the result is kept.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from kernelwright.build import cache, fast, headers, link, splice
@@ -47,14 +48,27 @@ def build(extension: Extension, toolchain: Toolchain, *, arch: str, sm: str) -> 
 
 
 def host_object(extension: Extension, toolchain: Toolchain, unit: Unit, place: Path) -> Path:
-    """A ``.cpp`` unit: on the lean precompiled headers, and on the whole ones where that fails."""
+    """A ``.cpp`` unit: on the lean precompiled headers, and on the whole ones where those may be what it misses."""
+    lean = splice.command(extension, toolchain, unit, lean=True)
     try:
-        return compile_text(
-            unit.text, unit.name, splice.command(extension, toolchain, unit, lean=True), place, salt=_salt(toolchain)
-        )
-    except CommandFailed:
-        command = splice.command(extension, toolchain, unit, lean=False)
-        return compile_text(unit.text, unit.name, command, place, salt=_salt(toolchain))
+        return compile_text(unit.text, unit.name, lean, place, salt=_salt(toolchain))
+    except CommandFailed as failure:
+        if not _misses_a_header(failure.output, extension):
+            raise
+        whole = splice.command(extension, toolchain, unit, lean=False)
+        return compile_text(unit.text, unit.name, whole, place, salt=_salt(toolchain))
+
+
+def _misses_a_header(output: str, extension: Extension) -> bool:
+    """Whether an error is about a name that is not declared, and is none of the bound functions."""
+    names = re.findall(
+        r"error: '([^']+)' (?:was not declared|has not been declared|is not a member|does not name)", output
+    )
+    return (
+        any(name not in extension.functions for name in names)
+        or "No such file" in output
+        or "incomplete type" in output
+    )
 
 
 def spliced_object(

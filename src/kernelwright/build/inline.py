@@ -17,8 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
-from kernelwright.build import architecture, diagnostics, fast, full, link, toolchain
+from kernelwright.build import architecture, certain, diagnostics, fast, full, link, toolchain
 from kernelwright.build import sources as texts
 from kernelwright.build.context import BuildContext, BuildFailed, ConfirmRequest
 from kernelwright.build.extension import Extension
@@ -109,7 +110,7 @@ class Builder:
         is_standalone: bool = False,
         keep_intermediates: bool = True,
     ) -> ModuleType | str:
-        """Builds and imports a module from files; see ``torch.utils.cpp_extension.load``. Raises :class:`BuildFailed`."""
+        """Builds and imports a module from files, as ``torch.utils.cpp_extension.load``; raises :class:`BuildFailed`."""
         if is_standalone:
             raise NotImplementedError("standalone executables are not built for the emulated device")
         paths = [sources] if isinstance(sources, str) else list(map(str, sources))
@@ -169,14 +170,16 @@ class Builder:
             return fast.build(extension, chain, arch=arch, sm=sm), record
         except (CommandFailed, Unresolved) as failure:
             first = self._diagnostics(extension, failure)
+            if certain.settles(failure, first, extension):
+                record = replace(record, diagnostics=first, seconds=time.monotonic() - start)
+                self._fail(record, _said(failure), cause=failure)
         record = replace(record, tier="full", fell_through=_first_error(first))
         try:
             return full.build(extension, chain, arch=arch, sm=sm), record
         except (CommandFailed, Unresolved) as failure:
             told = self._diagnostics(extension, failure)
-            output = failure.output if isinstance(failure, CommandFailed) else str(failure)
-            self._fail(replace(record, diagnostics=told, seconds=time.monotonic() - start), output)
-            raise AssertionError("unreachable") from failure
+            record = replace(record, diagnostics=told, seconds=time.monotonic() - start)
+            self._fail(record, _said(failure), cause=failure)
 
     def _import(
         self, extension: Extension, path: Path, is_python_module: bool, record: BuildRecord
@@ -196,13 +199,12 @@ class Builder:
         except ImportError as error:
             text = re.sub(r"\S*/(?=[^/]+\.so)", "", str(error))
             self._fail(replace(record, diagnostics=(Diagnostic("loader", "error", text),)), text, cause=error)
-            raise AssertionError("unreachable") from error
 
     def _diagnostics(self, extension: Extension, failure: Failure) -> tuple[Diagnostic, ...]:
         own = [Path(self.context.candidate_file).name, *(unit.name for unit in extension.units)]
         return diagnostics.of_failure(failure, own=own, text=self.context.candidate_text)
 
-    def _fail(self, record: BuildRecord, output: str, *, cause: BaseException | None = None) -> None:
+    def _fail(self, record: BuildRecord, output: str, *, cause: BaseException | None = None) -> NoReturn:
         self.context.on_record(record)
         raise BuildFailed(record, f"Error building extension '{record.name}': {output}") from cause
 
@@ -236,6 +238,10 @@ def _environment_refuses(extension: Extension) -> tuple[Diagnostic, ...]:
     except MachineError as error:
         return (Diagnostic("nvcc", "error", str(error)), Diagnostic("nvcc", "note", error.hint))
     return ()
+
+
+def _said(failure: Failure) -> str:
+    return link.without_facade(failure.output) if isinstance(failure, CommandFailed) else str(failure)
 
 
 def _first_error(found: Sequence[Diagnostic]) -> str:

@@ -22,7 +22,8 @@ from kernelwright.build.nvcc import clean_environment, run_command
 from kernelwright.build.toolchain import Toolchain
 
 _REFERENCE = re.compile(
-    r"^(?:(?P<file>[^:\n]+):(?P<line>\d+): |[^\n]*?)(?:warning: |error: )?undefined reference to [`'](?P<symbol>[^`'\n]+)'",
+    r"^(?:(?P<file>[^:\n]+):(?P<line>\d+): |[^\n]*?)(?:warning: |error: )?"
+    r"undefined reference to [`'](?P<symbol>[^`'\n]+)'",
     re.M,
 )
 
@@ -110,7 +111,7 @@ def unresolved(said: str) -> tuple[Reference, ...]:
         file = Path(match["file"]).name if match["file"] else ""
         found[(symbol, file, int(match["line"] or 0))] = None
     names = demangle([symbol for symbol, _, _ in found])
-    return tuple(Reference(symbol, names[symbol], file, line) for symbol, file, line in found)
+    return tuple(Reference(_real_symbol(symbol), names[symbol], file, line) for symbol, file, line in found)
 
 
 def demangle(symbols: Sequence[str]) -> dict[str, str]:
@@ -121,6 +122,11 @@ def demangle(symbols: Sequence[str]) -> dict[str, str]:
     answer = subprocess.run([tool], input="\n".join(symbols), capture_output=True, text=True, check=True)
     names = (without_facade(name) for name in answer.stdout.split("\n"))
     return dict(zip(symbols, names, strict=False))
+
+
+def _real_symbol(symbol: str) -> str:
+    """The mangled name as it would be with torch's own types."""
+    return re.sub(r"(N?K?(?:2at|3c10|5torch|8pybind11))2kw", r"\1", symbol)
 
 
 def without_facade(text: str) -> str:

@@ -130,8 +130,10 @@ def lower(source: Source, sm: str, *, before: Callable[[], None] | None = None) 
             "kernels": [to_json(fact) for fact in kernels],
             "said": said,
         }
+        # The scratch folder is no place that anyone can open.
+        ptx = steps.ptx.read_text().replace(f"{work}/", "")
         for name, text in (
-            ("unit.ptx", steps.ptx.read_text()),
+            ("unit.ptx", ptx),
             ("head.cpp", head),
             ("rest.cpp", rest),
             ("stub.c", stub),

@@ -153,10 +153,11 @@ extern const unsigned long long fatbinData[16];
 #ifdef __cplusplus
 extern "C" {{
 #endif
-static const __fatBinC_Wrapper_t __fatDeviceText __attribute__ ((aligned (8))) __attribute__ ((section (__CUDAFATBINSECTION))) =
+static const __fatBinC_Wrapper_t __fatDeviceText
+    __attribute__ ((aligned (8))) __attribute__ ((section (__CUDAFATBINSECTION))) =
     {{ 0x466243b1, 1, fatbinData, 0 }};
 #ifdef __cplusplus
 }}
 #endif
 """
-"""nvcc's ``fatbin.c`` with the text ``kw-ptx:<key>`` where the images would be: the emulated device looks the key up."""
+"""nvcc's ``fatbin.c`` with the text ``kw-ptx:<key>`` where the images would be: the emulated device looks it up."""

@@ -1,7 +1,7 @@
 """Host objects: compiled once for a text, moved to wherever the text now stands.
 
-The rule of :mod:`kernelwright.build.placed`: the store keeps the assembly and the places of its source; an edit that only
-moves lines costs an assembler run.
+The rule of :mod:`kernelwright.build.placed`: the store keeps the assembly and the places of its source; an edit that
+only moves lines costs an assembler run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def compile_text(text: str, name: str, command: Sequence[str], place: Path, *, s
         run_command([*command, "-S", name, "-o", str(folder / "unit.s")], folder=place, environment=clean_environment())
         # The scratch folder is no place that anyone can open.
         assembly = (folder / "unit.s").read_text()
-        (folder / "unit.s").write_text(assembly.replace(str(place), "."))
+        (folder / "unit.s").write_text(assembly.replace(f"{place}/", "").replace(str(place), "."))
         (folder / "places.json").write_text(json.dumps(places))
 
     entry, _ = cache.obtain("object", key, make)

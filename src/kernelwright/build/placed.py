@@ -1,8 +1,9 @@
 """Text apart from the lines it stands on, so that an object is compiled once however its source moves.
 
-Why: a line added to a kernel moves every later line of candidate.py, and with it the host code's line table; compiling
-the host code again for that costs most of an edit. The rule: the cache's key is the text without line markers and without
-what cudafe++ switched off; the assembly is kept, and where only lines moved its ``.loc`` directives are rewritten.
+Why: a line added to a kernel moves every later line of candidate.py, and with it the host code's line table;
+compiling the host code again for that costs most of an edit. The rule: the cache's key is the text without line
+markers and without what cudafe++ switched off; the assembly is kept, and where only lines moved its ``.loc``
+directives are rewritten.
 """
 
 from __future__ import annotations

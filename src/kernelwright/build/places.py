@@ -1,7 +1,7 @@
 """Lines of the candidate that a build message means without naming them.
 
-Why: generated code fails at lines nobody wrote; the mistake stands elsewhere, in an argument of the call or a declaration
-in one of its strings. The rule: read by ``ast`` and by words, never executed; 0 where nothing fits.
+Why: generated code fails at lines nobody wrote; the mistake stands elsewhere, in an argument of the call or a
+declaration in one of its strings. The rule: read by ``ast`` and by words, never executed; 0 where nothing fits.
 """
 
 from __future__ import annotations

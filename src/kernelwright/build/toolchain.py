@@ -1,8 +1,8 @@
 """Finds nvcc and what must stand beside it, and says what to install where something is missing.
 
-Why: CUDA's compiler comes as a system toolkit, a conda package or a set of Python wheels, each laid out differently, and
-half a toolkit fails later with a message that names neither. The rule: a :class:`Toolchain` is complete or it is not
-made; every path in it was seen on disk.
+Why: CUDA's compiler comes as a system toolkit, a conda package or a set of Python wheels, each laid out differently,
+and half a toolkit fails later with a message that names neither. The rule: a :class:`Toolchain` is complete or it is
+not made; every path in it was seen on disk.
 
 The wheels (checked 2026-11 with 13.0): ``nvidia-cuda-nvcc`` (nvcc, cudafe++, ptxas, fatbinary), ``nvidia-nvvm`` (cicc,
 libdevice), ``nvidia-cuda-crt`` and ``nvidia-cuda-runtime`` (headers), ``nvidia-cuda-cccl`` (cub, thrust, libcu++). They

@@ -4,6 +4,12 @@
 #include <c10/util/Exception.h>
 #include <cuda_runtime_api.h>
 
+// cudafe++ includes this before everything; the stub includes it again for its other half.
+#ifndef __CUDA_INCLUDE_COMPILER_INTERNAL_HEADERS__
+#define __CUDA_INCLUDE_COMPILER_INTERNAL_HEADERS__
+#endif
+#include "crt/host_runtime.h"
+
 namespace c10 {
 namespace detail {
 template <typename E>
@@ -11,9 +17,20 @@ template <typename E>
 }  // namespace detail
 inline void kw_warn(const std::string& text) { TORCH_WARN(text); }
 namespace cuda {
-[[noreturn]] inline void kw_cuda_fail(cudaError_t error) { throw c10::Error({"", "", 0}, std::string("CUDA error: ") + cudaGetErrorString(error)); }
+[[noreturn]] inline void kw_cuda_fail(cudaError_t error) {
+  throw c10::Error({"", "", 0}, std::string("CUDA error: ") + cudaGetErrorString(error));
+}
 }  // namespace cuda
 }  // namespace c10
-extern "C" {
-extern unsigned __cudaPushCallConfiguration(dim3 gridDim, dim3 blockDim, size_t sharedMem = 0, struct CUstream_st* stream = 0);
+// What crt/device_functions.h declares to nvcc only, and the stub calls.
+extern "C" unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared = 0, struct CUstream_st* stream = nullptr);
+#if CUDART_VERSION >= 13000
+extern "C" cudaError_t __cudaGetKernel(cudaKernel_t*, const void*);
+extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t);
+static inline cudaError_t __cudaLaunchKernel_helper(
+    cudaKernel_t kernel, dim3 grid, dim3 block, void** args, size_t shared, cudaStream_t stream) {
+  return __cudaLaunchKernel(kernel, grid, block, args, shared, stream);
 }
+#endif
+static void** __nv_fatbinhandle_for_managed_rt;
+static void __nv_save_fatbinhandle_for_managed_rt(void** handle) { __nv_fatbinhandle_for_managed_rt = handle; }

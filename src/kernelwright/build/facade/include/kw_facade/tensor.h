@@ -7,6 +7,21 @@ namespace at {
 inline namespace kw {
 enum Reduction { None_, Mean, Sum };
 
+// What Tensor::type() gives since ATen lost its Type: convertible to no ScalarType, so AT_DISPATCH_* refuses it here too.
+class DeprecatedTypeProperties {
+ public:
+  DeprecatedTypeProperties(Device d, ScalarType t) : device_(d), type_(t) {}
+  bool is_cuda() const { return device_.is_cuda(); }
+  ScalarType scalarType() const { return type_; }
+  DeviceType device_type() const { return device_.type(); }
+  bool operator==(const DeprecatedTypeProperties& o) const { return device_.type() == o.device_.type() && type_ == o.type_; }
+  bool operator!=(const DeprecatedTypeProperties& o) const { return !(*this == o); }
+
+ private:
+  Device device_;
+  ScalarType type_;
+};
+
 class TensorBase {
  public:
   TensorBase() = default;
@@ -255,6 +270,9 @@ class Tensor : public TensorBase {
     return *this;
   }
   const Tensor& requires_grad_(bool on = true) const { return set_requires_grad(on); }
+  [[deprecated("Tensor.type() is deprecated. Instead use Tensor.options()")]] DeprecatedTypeProperties type() const {
+    return {device(), scalar_type()};
+  }
   Tensor grad() const { return kw_made(kw_tensor_grad(need())); }
 
   // Reductions.

@@ -1,4 +1,4 @@
-"""Do the real torch headers accept what the fast tier accepted? Asked beside the emulation, answered before the verdict.
+"""Do the real torch headers accept what the fast tier accepted? Asked beside the emulation, told before the verdict.
 
 The rule: "no" is said only on the real headers' own word, at a line of the user's; a check that cannot run says so, and
 nothing is known then. ``.cpp`` units compile whole; of ``.cu`` units the host text is spliced (device code has no torch

@@ -1,0 +1,50 @@
+"""Refusals of the fast tier that no header can change.
+
+Why: the facade may refuse what torch accepts, so its word is no verdict and the real headers are asked, which takes
+from half a minute to two. The rule: that is spared only where the message is about something that the user's files
+alone decide: the extension's name, a function of the user's that is not declared or not defined, a name of the user's
+that is defined twice, or a symbol that libtorch is known not to have. Everything else falls through.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from kernelwright.build.extension import Extension
+from kernelwright.build.link import Reference, Unresolved
+from kernelwright.build.nvcc import CommandFailed
+from kernelwright.records import Diagnostic
+
+
+def settles(failure: CommandFailed | Unresolved, told: Sequence[Diagnostic], extension: Extension) -> bool:
+    """Whether the real headers would refuse these sources, too."""
+    if not extension.name.isidentifier():
+        return True
+    if isinstance(failure, Unresolved):
+        return any(_users_own(reference) or _never_instantiated(reference) for reference in failure.references)
+    return any(d.severity == "error" and _decided(d, extension) for d in told)
+
+
+def _decided(d: Diagnostic, extension: Extension) -> bool:
+    undeclared = re.search(r"'(\w+)' was not declared in this scope", d.message)
+    if undeclared:
+        return undeclared[1] in extension.functions
+    twice = re.search(
+        r"redefinition of '[^']*\b(?:PyInit_|pybind11_init_)\w+"
+        r"|declaration is incompatible with (?:previous )?\"\w+\" \(declared at line \d+\)"
+        r"|multiple definition of [`'](?!std::|at::|c10::|torch::)",
+        d.message,
+    )
+    # A type that dispatch macros refuse in the facade for the same reason as in ATen (tensor.h).
+    return bool(twice) or "DeprecatedTypeProperties" in d.message
+
+
+def _users_own(reference: Reference) -> bool:
+    """A function or variable at global scope: torch defines nothing there."""
+    return "::" not in re.sub(r"[(<].*", "", reference.name) and reference.symbol.startswith("_Z")
+
+
+def _never_instantiated(reference: Reference) -> bool:
+    """``data_ptr<T>`` of a CUDA type: libtorch instantiates its own element types only."""
+    return re.search(r"TensorBase::(?:\w+_)?data_ptr<(?:const )?(?:__half2?|__nv_\w+)", reference.name) is not None
