@@ -21,6 +21,7 @@
 #include <torch/library.h>
 
 #include <cstring>
+#include <mutex>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -291,6 +292,12 @@ const char* const kWhole[] = {"convolution", "_convolution", "convolution_backwa
 const char* const kAnsweredNo[] = {"_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor", "_use_miopen_ctc_loss",
                                    "_use_miopen_ctc_loss.Tensor"};
 
+// A structured operator on the device: its sizes are worked out first, its results made in device memory, and then its
+// out= form falls back. Taken without asking where torch has no CUDA kernel; asked for where it has one.
+void run_structured(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional, *stack);
+}
+
 void answer_no(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   torch::jit::drop(*stack, op.schema().arguments().size());
   stack->emplace_back(false);
@@ -342,9 +349,8 @@ void register_operators() {
     own.insert(std::string("aten::") + native.name);
     aten->impl(native.name, std::move(native.function));
   }
-  auto override_whole = [&](const c10::OperatorName& name) {
-    overrides.push_back(dispatcher.registerImpl(name, c10::DispatchKey::CUDA,
-        c10::KernelFunction::makeFromBoxedFunction<&run_on_host>(), std::nullopt, nullptr, "kernelwright"));
+  auto override_by = [&](const c10::OperatorName& name, c10::KernelFunction kernel) {
+    overrides.push_back(dispatcher.registerImpl(name, c10::DispatchKey::CUDA, kernel, std::nullopt, nullptr, "kernelwright"));
   };
   std::unordered_set<std::string> whole(std::begin(kWhole), std::end(kWhole));
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
@@ -356,7 +362,11 @@ void register_operators() {
     // Where a composite would do but the host has a kernel of its own, a GPU has one as well.
     bool composite = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) &&
                      op->hasKernelForDispatchKey(c10::DispatchKey::CPU);
-    if (registered || composite || whole.count(name.name.substr(6))) override_whole(name);
+    bool structured = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
+    if (whole.count(name.name.substr(6)) || composite || (registered && !structured))
+      override_by(name, c10::KernelFunction::makeFromBoxedFunction<&run_on_host>());
+    else if (registered)
+      override_by(name, c10::KernelFunction::makeFromBoxedFunction<&run_structured>());
   }
   at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&attention_choice);
 }
@@ -392,4 +402,7 @@ void resize_storage(const Tensor& of, int64_t bytes) {
 
 }  // namespace kw
 
-void kw_torch_register(void) { kw::register_operators(); }
+void kw_torch_register(void) {
+  static std::once_flag once;
+  std::call_once(once, [] { kw::register_operators(); });
+}

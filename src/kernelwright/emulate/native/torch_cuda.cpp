@@ -93,7 +93,20 @@ KW_EXPORT void SetTargetDevice() {}
 KW_EXPORT bool hasPrimaryContext(DeviceIndex) { return true; }
 KW_EXPORT std::optional<DeviceIndex> getDeviceIndexWithPrimaryContext() { return DeviceIndex(0); }
 
-// The line number's type changed between torch versions; both are here.
+// torch 2.14 passes what it gathered from the driver's log, which there is none of here.
+class KW_EXPORT CUDAErrorLogCapture {
+ public:
+  CUDAErrorLogCapture() noexcept;
+  std::string get_error_log_suffix() noexcept;
+};
+KW_EXPORT CUDAErrorLogCapture::CUDAErrorLogCapture() noexcept {}
+KW_EXPORT std::string CUDAErrorLogCapture::get_error_log_suffix() noexcept { return {}; }
+
+// The parameters changed between torch versions; every form is here.
+KW_EXPORT void c10_cuda_check_implementation(const int32_t code, const char*, const char*, const uint32_t, const bool,
+                                             CUDAErrorLogCapture*) {
+  kw::check_error(code);
+}
 KW_EXPORT void c10_cuda_check_implementation(const int32_t code, const char*, const char*, const uint32_t, const bool) {
   kw::check_error(code);
 }
