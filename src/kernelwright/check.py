@@ -110,7 +110,7 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
         problem_file=str(problem),
         candidate_file=str(candidate),
         candidate_text=text,
-        stages=(*_stages(seen, refused=any(record.confirmed is False for record in builds)), measured.result),
+        stages=_stages(seen, refused=any(record.confirmed is False for record in builds)),
         builds=builds,
         exception=seen.exception,
         exit=seen.exit,
@@ -127,7 +127,8 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
         verdict=_word(evidence, causes, random=seen.random),
         problem=str(problem),
         candidate=str(candidate),
-        stages=evidence.stages,
+        # A speed that was not shown is no failure that a cause could explain.
+        stages=(*evidence.stages, measured.result),
         causes=causes,
         build=builds,
         numerics=evidence.numerics,
@@ -259,9 +260,7 @@ def _word(evidence: Evidence, causes: tuple[Cause, ...], *, random: bool) -> Ver
     numerics = evidence.numerics
     if any(cause.id.startswith("cheat.") for cause in causes):
         return VerdictWord.CHEATING
-    # A judgement and a speed are not failures to build, load, launch or finish.
-    apart = (Stage.JUDGE, Stage.MEASURE)
-    failed = any(stage.status is StageStatus.FAILED and stage.stage not in apart for stage in evidence.stages)
+    failed = any(stage.status is StageStatus.FAILED and stage.stage is not Stage.JUDGE for stage in evidence.stages)
     if failed or evidence.exception or evidence.exit or evidence.findings:
         return VerdictWord.FAILED
     if numerics is None or not numerics.trials:

@@ -24,15 +24,18 @@ class Pretended:
     def __init__(self, *, drift: float = 0.0, starved: bool = False) -> None:
         self.now, self.runs, self.drift, self.starved = 0, 0, drift, starved
         self.random = random.Random(7)
+        self.foretold: list[float] = []
+        self.enqueue = 0.02
 
     def _span(self, run: Callable[[], Any]) -> tuple[Span, Any]:
         value = run()
         self.runs += 1
         self.now += 1_000_000
         time = value * (1 + self.drift * self.runs) * (1 + self.random.gauss(0, 0.002))
-        return Span(time, 0.02, self.now, self.now + 500_000, self.starved), value
+        return Span(time, self.enqueue, self.now, self.now + 500_000, self.starved), value
 
     def device(self, run: Callable[[], Any], *, enqueue_ms: float) -> tuple[Span, Any]:
+        self.foretold.append(enqueue_ms)
         return self._span(run)
 
     def wall(self, run: Callable[[], Any]) -> tuple[float, Span, Any]:
@@ -108,3 +111,14 @@ def test_the_wall_clock_sees_every_entrant() -> None:
     made.wall(4)
     assert sorted(row.contestant for row in made.walls) == ["candidate"] * 4 + ["eager"] * 4
     assert all(row.wall_ms == pytest.approx(row.device_ms + 0.05) for row in made.walls)
+
+
+def test_a_first_run_that_compiles_blocks_the_stream_for_a_few_runs_only() -> None:
+    clock = Pretended()
+    made = contest(clock)
+    clock.enqueue = 5000.0
+    made._timed(made.entrants[0])
+    clock.enqueue = 0.02
+    made.warm_up(made.entrants[0])
+    assert clock.foretold[:2] == [1.0, 5000.0]
+    assert clock.foretold[7:] == [0.02] * len(clock.foretold[7:])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernelwright.measure import verdicts
+from kernelwright.measure import statistics, verdicts
 from kernelwright.measure.marks import marked
 from kernelwright.measure.records import ComparisonWord, Mark, Reason, Timing
 from kernelwright.measure.verdicts import CANDIDATE, Facts
@@ -75,6 +75,38 @@ def test_swapping_the_two_turns_the_word_round(timing: Timing) -> None:
     assert stored.word is ComparisonWord.FASTER
     assert found.word is ComparisonWord.SLOWER
     assert found.speedup.median == pytest.approx(1 / stored.speedup.median, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("case", "word"),
+    [("equal", ComparisonWord.SAME), ("faster", ComparisonWord.FASTER), ("slower", ComparisonWord.SLOWER)],
+)
+def test_recorded_sums_of_equal_and_of_two_per_cent_different_length_get_the_right_word(
+    recorded: Any, case: str, word: ComparisonWord
+) -> None:
+    rows = recorded("words-h200")[case]
+    assert len(rows) == (50 if case == "equal" else 25)
+    for row in rows:
+        assert statistics.decide(statistics.ratio(row["eager"], row[CANDIDATE])).word is word
+
+
+def test_equal_recorded_sums_differ_by_a_tenth_of_a_per_cent_at_most(recorded: Any) -> None:
+    ratios = [statistics.ratio(row["eager"], row[CANDIDATE]).median for row in recorded("words-h200")["equal"]]
+    assert 0.998 < min(ratios) < max(ratios) < 1.002
+
+
+def test_tf32_is_marked_as_not_accurate(recorded: Any) -> None:
+    timing = from_json(Timing, recorded("linear_gelu_softmax-baselines-h200"))
+    by_name = {contestant.name: contestant for contestant in timing.contestants}
+    assert [name for name, one in by_name.items() if not one.fp32_accurate] == ["tf32"]
+    assert by_name["tf32"].worst_error > 1000 * by_name[CANDIDATE].worst_error
+    words = {comparison.baseline: comparison.word for comparison in timing.comparisons}
+    assert words == {
+        "eager": ComparisonWord.FASTER,
+        "compile": ComparisonWord.FASTER,
+        "tf32": ComparisonWord.SLOWER,
+    }
+    assert any("TF32 (not fp32-accurate)" in line for line in timing_lines(timing))
 
 
 def test_a_timing_reads_as_a_few_lines(recorded: Any) -> None:

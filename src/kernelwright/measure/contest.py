@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,6 +24,9 @@ from kernelwright.measure.verdicts import CANDIDATE, figure, pairs
 WARM_UP_MOST = 40
 WARM_UP_SECONDS = 2.0
 WALL_ROUNDS = 15
+LATE = 6
+"""The largest of so many submissions foretells the next: one slow submission must not starve the run after it, and the
+first one, which may compile for seconds, must not block the stream for long."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Contest:
         self.rounds = 0
         self._order = random.Random(seed)
         self._number = 0
-        self._enqueue: dict[str, float] = {}
+        self._enqueue: dict[str, deque[float]] = {}
 
     def next_number(self, *, step: int = 1) -> int:
         """A number no run has had yet."""
@@ -133,7 +137,7 @@ class Contest:
         number = self.next_number()
         inputs = self._take(number)
         entrant.prepare()
-        span, value = self._clock.device(lambda: entrant.run(inputs), enqueue_ms=self._enqueue.get(entrant.name, 1.0))
-        # The largest of late submissions, forgotten slowly: one slow submission must not starve the next run.
-        self._enqueue[entrant.name] = max(span.enqueue_ms, 0.8 * self._enqueue.get(entrant.name, span.enqueue_ms))
+        late = self._enqueue.setdefault(entrant.name, deque(maxlen=LATE))
+        span, value = self._clock.device(lambda: entrant.run(inputs), enqueue_ms=max(late, default=1.0))
+        late.append(span.enqueue_ms)
         return span, number, value

@@ -215,7 +215,7 @@ class _Session:
         if found is not None:
             return found
         try:
-            return ceilings.measure(self.say)
+            return ceilings.measure(lambda words: self.channel.send({"during": words}))
         except (KernelwrightError, RuntimeError) as error:
             self.notes.append(f"ceilings are the data sheet's: {str(error).splitlines()[0]}")
             from kernelwright.device.specs import from_cuda
