@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from kernelwright.measure.marks import marked, usable
-from kernelwright.measure.nvml import summarise
+from kernelwright.measure.nvml import others, summarise
 from kernelwright.measure.records import CardState, Mark, Sample
 
 pytestmark = pytest.mark.tiny
@@ -78,3 +78,19 @@ def test_a_summary_tells_shares_of_time_by_reason() -> None:
     assert summary.throttle == {"idle": 0.1, "power cap": 0.1}
     assert summary.sm_mhz == (1500, 1980, 1980)
     assert summary.power_w == (400.0, 700.0)
+
+
+@pytest.mark.parametrize(
+    ("running", "ours", "count"),
+    [
+        ([10, 20], [10], 1),
+        ([10], [10], 0),
+        ([], [10], 0),
+        # A container: the driver tells the host's numbers, and 4711 is ours.
+        ([4711], [10], 0),
+        ([4711, 4712], [10], 1),
+        ([4711], [], 1),
+    ],
+)
+def test_other_processes_are_counted_in_a_container_too(running: list[int], ours: list[int], count: int) -> None:
+    assert others(running, ours) == count

@@ -119,3 +119,10 @@ def test_a_timing_reads_as_a_few_lines(recorded: Any) -> None:
         "limit 1.827 ms by memory traffic (measured ceilings): the candidate reaches 96.1 %, PyTorch eager 79.4 %"
     )
     assert "NVIDIA H200, driver 580.159.04: 1980 to 1980 MHz" in lines[5]
+
+
+def test_the_clocks_own_share_is_told_where_it_matters(recorded: Any) -> None:
+    timing = from_json(Timing, recorded("matrix_vector-h200"))
+    assert not any("clock's own" in line for line in timing_lines(dataclasses.replace(timing, empty_ms=0.0015)))
+    coarse = list(timing_lines(dataclasses.replace(timing, empty_ms=0.19)))
+    assert "the clock's own 0.19 ms is in each of these figures, 10 %" in coarse

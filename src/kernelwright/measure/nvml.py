@@ -85,7 +85,7 @@ class Card:
             temperature_c=self._number("nvmlDeviceGetTemperature", ctypes.c_uint(_TEMPERATURE_GPU)),
             power_w=self._number("nvmlDeviceGetPowerUsage") / 1000,
             throttle=self._long("nvmlDeviceGetCurrentClocksThrottleReasons"),
-            others=len([pid for pid in self._processes() if pid not in ours]),
+            others=others(self._processes(), ours),
         )
 
     def _processes(self) -> list[int]:
@@ -116,6 +116,17 @@ class Card:
         status = self._status(call, *arguments)
         if status != 0:
             raise Unavailable(f"{call} failed with NVML status {status}")
+
+
+def others(running: Collection[int], ours: Collection[int]) -> int:
+    """How many of the processes on the card are not ``ours``.
+
+    In a container the driver tells the host's numbers, which name none of ours: then one of them is ours all the same.
+    """
+    strangers = [pid for pid in running if pid not in ours]
+    if ours and running and len(strangers) == len(running):
+        return len(strangers) - 1
+    return len(strangers)
 
 
 class Sampler:

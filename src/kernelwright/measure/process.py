@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from kernelwright.candidate import load as candidates
+from kernelwright.device.specs import from_cuda
 from kernelwright.errors import KernelwrightError
 from kernelwright.measure import baselines, ceilings, graph, integrity, limits, work
 from kernelwright.measure.baselines import EAGER, Baseline, Kept, Store
@@ -210,7 +211,7 @@ class _Session:
             self.notes.append(f"the limit is not known: counting the reference's work raised {type(error).__name__}")
             return None
 
-    def _ceilings(self) -> Ceilings:
+    def _ceilings(self) -> Ceilings | None:
         found = ceilings.kept()
         if found is not None:
             return found
@@ -218,9 +219,11 @@ class _Session:
             return ceilings.measure(lambda words: self.channel.send({"during": words}))
         except (KernelwrightError, RuntimeError) as error:
             self.notes.append(f"ceilings are the data sheet's: {str(error).splitlines()[0]}")
-            from kernelwright.device.specs import from_cuda
-
+        try:
             return limits.from_data_sheet(from_cuda(torch.cuda.get_device_properties(0)))
+        except KernelwrightError as error:
+            self.notes.append(f"the limit is not known: {error}")
+            return None
 
     def _baselines(self) -> list[Entrant]:
         """The baselines that run in this contest, eager first; kept ones are only carried over."""

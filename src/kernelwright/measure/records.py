@@ -254,6 +254,8 @@ class Timing:
     """The rule that ended the rounds: ``precise`` | ``samples`` | ``budget``."""
     inputs: str
     """How inputs were kept fresh: ``fresh contents for each run in 3 rotating sets``, …"""
+    empty_ms: float = 0.0
+    """What the clock shows with nothing between its two events; part of every device figure."""
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0

@@ -93,6 +93,7 @@ def timing(opened: dict[str, Any], timed: dict[str, Any], sampler: Sampler) -> T
         rounds=int(timed["rounds"]),
         stopped=str(timed["stopped"]),
         inputs=str(opened["inputs"]),
+        empty_ms=float(opened["empty_ms"]),
         notes=tuple(map(str, timed["notes"])),
         steps={str(name): float(seconds) for name, seconds in timed["steps"].items()},
         versions={str(name): str(version) for name, version in opened["versions"].items()},

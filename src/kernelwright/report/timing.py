@@ -18,6 +18,8 @@ _NAMES = {
     "compile": "torch.compile",
     "max-autotune": "torch.compile max-autotune",
 }
+CLOCKS_SHARE = 0.05
+"""From here on what two events alone show is worth a line."""
 _KINDS = {"memory": "memory traffic", "launch": "one launch"}
 
 
@@ -29,6 +31,9 @@ def timing_lines(timing: Timing | None) -> Iterator[str]:
     yield _figures("candidate", by_name["candidate"])
     for comparison in timing.comparisons:
         yield _comparison(comparison, by_name[comparison.baseline])
+    own = by_name["candidate"].device.median
+    if timing.empty_ms > CLOCKS_SHARE * own:
+        yield f"the clock's own {_ms(timing.empty_ms)} is in each of these figures, {100 * timing.empty_ms / own:.0f} %"
     if timing.limit is not None:
         yield from _limit(timing.limit)
     marks = Counter(mark.value for sample in timing.samples for mark in sample.marks)
