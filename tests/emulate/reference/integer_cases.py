@@ -252,15 +252,21 @@ def bits_and_fields() -> None:
 
 
 def extract(t: str, bits: int, a: int, b: int, c: int) -> int:
-    """The manual's loop."""
-    msb, pos, length = bits - 1, b & 255, c & 255
+    """The manual's loop, but for 64 bits position and length are not reduced to 8 bits."""
+    msb, pos, length = bits - 1, field_operand(bits, b), field_operand(bits, c)
     fill = 0 if t == "u" or length == 0 else (a >> min(pos + length - 1, msb)) & 1
     return sum(((a >> (pos + i)) & 1 if i < length and pos + i <= msb else fill) << i for i in range(bits))
 
 
+def field_operand(bits: int, x: int) -> int:
+    """A position or length as the hardware reads it: its low 8 bits, says the manual, and 32-bit fields do so; for
+    64-bit ones all of it counts. Observed on an H200, driver 13.0, 2026-11-29."""
+    return x & 255 if bits == 32 else x
+
+
 def insert(bits: int, a: int, b: int, c: int, e: int) -> int:
-    pos, length = c & 255, e & 255
-    for i in range(length):
+    pos, length = field_operand(bits, c), field_operand(bits, e)
+    for i in range(min(length, bits)):
         if pos + i < bits:
             b = b & ~(1 << (pos + i)) | ((a >> i) & 1) << (pos + i)
     return b

@@ -138,12 +138,22 @@ def _low_ones(g: Lanes, count: Value, element: str) -> Value:
     return t.select(full, constant(element, -1), some)
 
 
+def _field_operand(g: Lanes, operand: int, width: int) -> Value:
+    """A field's position or length, at most ``width`` wherever more changes nothing.
+
+    Only 32-bit fields take the low 8 bits, as the manual has it for both: an H200 with driver 13.0 (2026-11-29) reads
+    all 32 bits where the field has 64.
+    """
+    value = g.source(operand, "u32")
+    return g.text.op("and", value, constant("i32", 255)) if width == 32 else clamped(g, value, width)
+
+
 @emits("bfe")
 def _extract(g: Lanes) -> None:
     t = g.text
     a = g.source(1, g.type)
     width = a.bits
-    position, length = (t.op("and", g.source(i, "u32"), constant("i32", 255)) for i in (2, 3))
+    position, length = (_field_operand(g, i, width) for i in (2, 3))
     beyond = t.compare("icmp ugt", position, constant("i32", width - 1))
     start = t.resize(clamped(g, position, width - 1), a.element)
     count = t.resize(clamped(g, length, width), a.element)
@@ -170,7 +180,7 @@ def _insert(g: Lanes) -> None:
     t = g.text
     a, b = g.sources(g.type, 1, 2)
     width = a.bits
-    position, length = (t.op("and", g.source(i, "u32"), constant("i32", 255)) for i in (3, 4))
+    position, length = (_field_operand(g, i, width) for i in (3, 4))
     beyond = t.compare("icmp ugt", position, constant("i32", width - 1))
     start = t.resize(clamped(g, position, width - 1), a.element)
     ones = _low_ones(g, t.resize(clamped(g, length, width), a.element), a.element)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from .integer import halves, joined
 from .lane import Lanes, RefusedInstruction
-from .real import extreme, is_nan, real, saturated
+from .real import extreme, flushed_where, is_nan, real, saturated
 from .text import Value, constant
 
 HALVES = ("f16", "bf16", "f16x2", "bf16x2")
@@ -46,6 +46,10 @@ def flushed_half(g: Lanes, bits: Value, type_: str) -> Value:
     return t.select(tiny, t.op("and", bits, constant("i16", 0x8000)), bits)
 
 
+_SMALLEST = 2.0**-14 * (1 - 2.0**-12)
+"""The least magnitude that rounds to the smallest normal f16 when the exponent knows no bounds: a tie goes up."""
+
+
 def each_half(g: Lanes, compute: Callable[..., Value], *positions: int) -> None:
     """Apply ``compute`` to i16 bits of the operands, once or for both halves of a pair, and write the result."""
     t, type_ = g.text, g.type
@@ -76,15 +80,17 @@ def _clamped(g: Lanes, value: Value) -> Value:
 
 def two_operands(g: Lanes) -> None:
     """add, sub, mul."""
-    name = "f" + g.instruction.op
-    each_half(
-        g,
-        lambda type_, a, b: narrowed(
-            g, _clamped(g, g.text.op(name, widened(g, a, type_), widened(g, b, type_))), type_
-        ),
-        1,
-        2,
-    )
+    t, name = g.text, "f" + g.instruction.op
+
+    def compute(type_: str, a: Value, b: Value) -> Value:
+        value = t.op(name, widened(g, a, type_), widened(g, b, type_))
+        if type_ == "f16" and g.has("ftz") and name == "fmul":
+            # The product is exact here. Subnormal sums are exact in the end, and are flushed there.
+            tiny = t.compare("fcmp olt", t.intrinsic("fabs", value), real("float", _SMALLEST))
+            value = flushed_where(g, value, tiny)
+        return narrowed(g, _clamped(g, value), type_)
+
+    each_half(g, compute, 1, 2)
 
 
 def fused(g: Lanes) -> None:
@@ -93,7 +99,10 @@ def fused(g: Lanes) -> None:
     def compute(type_: str, a: Value, b: Value, c: Value) -> Value:
         for row, value in enumerate((a, b, c)):
             g.pass_lanes(row, value)
-        g.run("kw_fma_f16" if type_ == "f16" else "kw_fma_bf16")
+        if type_ == "f16":
+            g.run("kw_fma_f16", int(g.has("ftz")))
+        else:
+            g.run("kw_fma_bf16")
         result = g.take_lanes(0, "i16")
         if g.has("sat") or g.has("relu"):
             result = narrowed(g, _clamped(g, widened(g, result, type_)), type_)

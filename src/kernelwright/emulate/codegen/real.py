@@ -1,16 +1,21 @@
 """Arithmetic on f32 and f64: IEEE, each operation rounded once, nothing contracted.
 
-Source: PTX ISA 9.0, 9.7.3. ``.ftz`` flushes subnormal f32 inputs and results to a zero of the same sign. What PTX calls
-approximate is computed as native/runtime_math.c says, and noted so that a launch can report it.
+Source: PTX ISA 9.0, 9.7.3. ``.ftz`` flushes subnormal f32 inputs and results to a zero of the same sign, and results
+count as subnormal when they are so after rounding with an unbounded exponent (H200, driver 13.0, 2026-11-29). What PTX
+calls approximate is computed as native/runtime_math.c says, and noted so that a launch can report it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from .lane import ELEMENT, Lanes, RefusedInstruction
 from .text import Value, constant
 
 MODES = {"rn": 0, "rz": 1, "rm": 2, "rp": 3}
 """Rounding modifiers, numbered as kw_rounded takes them."""
+FLUSH = 4
+"""Added to the mode: kw_rounded flushes its f32 results."""
 OPERATIONS = {"add": 0, "sub": 1, "mul": 2, "fma": 3, "div": 4, "sqrt": 5, "rcp": 6}
 """Operations that exist with directed rounding, numbered as kw_rounded takes them."""
 
@@ -21,8 +26,31 @@ def flushed(g: Lanes, value: Value) -> Value:
         return value
     t = g.text
     bits = t.as_type(value, "i32")
-    tiny = t.compare("icmp eq", t.op("and", bits, constant("i32", 0x7F800000)), constant("i32", 0))
+    return flushed_where(
+        g, value, t.compare("icmp eq", t.op("and", bits, constant("i32", 0x7F800000)), constant("i32", 0))
+    )
+
+
+def flushed_where(g: Lanes, value: Value, tiny: Value) -> Value:
+    """A zero of the value's sign in the lanes where ``tiny`` holds (f32)."""
+    t = g.text
+    bits = t.as_type(value, "i32")
     return t.as_type(t.select(tiny, t.op("and", bits, constant("i32", 0x80000000)), bits), "float")
+
+
+_SCALE = 4.0
+"""A power of two that lifts every result worth asking about from below the smallest normal to above it."""
+
+
+def flushed_result(g: Lanes, value: Value, again: Callable[[Callable[[Value], Value]], Value]) -> Value:
+    """A product or fused product, flushed. ``again`` computes it once more with the operands that it passes through the
+    function it is given, by which the result grows and is rounded among normal numbers.
+
+    Where scaling overflows, the result is far from subnormal: an operand of 2**126 times a normal one is 1 or more.
+    """
+    t = g.text
+    scaled = t.intrinsic("fabs", again(lambda x: t.op("fmul", x, real("float", _SCALE))))
+    return flushed_where(g, value, t.compare("fcmp olt", scaled, real("float", _SCALE * 2.0**-126)))
 
 
 def real(element: str, value: float) -> Value:
@@ -42,7 +70,7 @@ def inputs(g: Lanes, *positions: int) -> tuple[Value, ...]:
 def finish(g: Lanes, value: Value) -> None:
     """Flush, saturate, write."""
     t = g.text
-    if g.has("ftz"):
+    if g.has("ftz") and g.instruction.op not in ("mul", "fma", "mad"):
         value = flushed(g, value)
     if g.has("sat"):
         value = saturated(g, value)
@@ -66,7 +94,8 @@ def directed(g: Lanes, operation: str, *values: Value) -> Value:
     """An operation rounded toward zero, down or up: done by the runtime, lane by lane."""
     for row, value in enumerate(values):
         g.pass_lanes(row, value)
-    g.run("kw_rounded", OPERATIONS[operation], int(values[0].element == "double"), rounding(g))
+    flush = FLUSH if g.has("ftz") else 0
+    g.run("kw_rounded", OPERATIONS[operation], int(values[0].element == "double"), rounding(g) | flush)
     return g.take_lanes(0, values[0].element)
 
 
@@ -81,7 +110,14 @@ def two_operands(g: Lanes) -> None:
     """add, sub, mul."""
     a, b = inputs(g, 1, 2)
     name = g.instruction.op
-    finish(g, directed(g, name, a, b) if rounding(g) else g.text.op("f" + name, a, b))
+    if rounding(g):
+        finish(g, directed(g, name, a, b))
+        return
+    value = g.text.op("f" + name, a, b)
+    # Sums of normal numbers are exact wherever they are subnormal.
+    if name == "mul" and g.has("ftz"):
+        value = flushed_result(g, value, lambda scale: g.text.op("fmul", scale(a), b))
+    finish(g, value)
 
 
 def fused(g: Lanes) -> None:
@@ -91,6 +127,8 @@ def fused(g: Lanes) -> None:
         finish(g, directed(g, "fma", a, b, c))
         return
     value = g.text.intrinsic("fma", a, b, c)
+    if g.has("ftz"):
+        value = flushed_result(g, value, lambda scale: g.text.intrinsic("fma", scale(a), b, scale(c)))
     if g.has("relu"):
         zero = real(value.element, 0.0)
         value = g.text.select(g.text.compare("fcmp ole", value, zero), zero, value)
@@ -204,7 +242,12 @@ def test_property(g: Lanes) -> None:
         "infinite": lambda: t.compare("icmp eq", size, infinity),
         "number": lambda: t.compare("icmp ule", size, infinity),
         "notanumber": lambda: t.compare("icmp ugt", size, infinity),
-        "normal": lambda: t.op("and", t.compare("icmp ult", size, infinity), t.compare("icmp uge", size, smallest)),
+        # Zeros count as normal.
+        "normal": lambda: t.op(
+            "or",
+            t.compare("icmp eq", size, zero),
+            t.op("and", t.compare("icmp ult", size, infinity), t.compare("icmp uge", size, smallest)),
+        ),
         "subnormal": lambda: t.op("and", t.compare("icmp ne", size, zero), t.compare("icmp ult", size, smallest)),
     }
     if what not in tests:

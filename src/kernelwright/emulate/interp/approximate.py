@@ -46,14 +46,14 @@ class _Function(Compute):
     def __init__(self, function: Callable[[Doubles], Doubles]) -> None:
         self._function = function
 
-    def __call__(self, format_: Format, values: list[Bits], mode: str) -> Bits:
+    def __call__(self, format_: Format, values: list[Bits], mode: str, *, ftz: bool = False) -> Bits:
         return from_double(format_, self._function(to_double(format_, values[0])), "rn")
 
 
 class _ApproximateDivide(Divide):
     """div.approx: for 2**126 < |b| < 2**128 the quotient is 0, or NaN when a is infinite."""
 
-    def __call__(self, format_: Format, values: list[Bits], mode: str) -> Bits:
+    def __call__(self, format_: Format, values: list[Bits], mode: str, *, ftz: bool = False) -> Bits:
         a, b = (to_double(format_, value) for value in values)
         huge = (np.abs(b) > 2.0**126) & (np.abs(b) < 2.0**128)
         quotient = a / b
@@ -62,9 +62,9 @@ class _ApproximateDivide(Divide):
 
 
 class _Reciprocal(Divide):
-    def __call__(self, format_: Format, values: list[Bits], mode: str) -> Bits:
+    def __call__(self, format_: Format, values: list[Bits], mode: str, *, ftz: bool = False) -> Bits:
         one = from_double(format_, np.ones(len(values[0])), "rn")
-        return super().__call__(format_, [one, values[0]], mode)
+        return super().__call__(format_, [one, values[0]], mode, ftz=ftz)
 
 
 _FUNCTIONS: dict[str, Callable[[Doubles], Doubles]] = {

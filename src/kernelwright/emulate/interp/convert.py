@@ -112,6 +112,7 @@ def _float_to_float(instruction: Instruction, bits: Bits, to: Format, of: Format
     else:
         mode = _mode(instruction, _FLOAT_ROUNDINGS, "rn")
         result = encode(to, decode(of, bits), mode, fraction=10 if to.name == "tf32" else None)
+        result = np.where(is_nan(of, bits), _converted_nan(bits, to, of, ftz=ftz), result)
         if "satfinite" in instruction.mods:
             largest = to.infinity - (1 << (13 if to.name == "tf32" else 0))
             sign = result & to.dtype.type(1 << (to.bits - 1))
@@ -120,6 +121,28 @@ def _float_to_float(instruction: Instruction, bits: Bits, to: Format, of: Format
     if ftz and to is _F32:
         result = flush(to, result)
     return clamp(to, result, instruction)
+
+
+def _converted_nan(bits: Bits, to: Format, of: Format, *, ftz: bool) -> Bits:
+    """What NaNs become, as observed on an H200, driver 13.0, 2026-11-29.
+
+    f64 to a narrower format: the sign and a quiet NaN. To f64: sign and payload stay, but ``.ftz`` reads the source as
+    the canonical f32. To tf32: the low bits are dropped, even if an infinity is left. Else the canonical NaN.
+    """
+    if to.name == "tf32":
+        return bits & np.uint32(0xFFFFE000)
+    sign: Bits = (bits >> bits.dtype.type(of.bits - 1)).astype(to.dtype) << to.dtype.type(to.bits - 1)
+    quiet = to.dtype.type(to.infinity | 1 << (to.fraction - 1))
+    made: Bits = sign | quiet
+    if of.name == "f64":
+        return made
+    if to.name != "f64":
+        return np.full(bits.shape, to.nan, to.dtype)
+    if ftz:
+        return np.full(bits.shape, 0x7FFFFFFFE0000000, np.uint64)
+    payload = (bits & bits.dtype.type((1 << of.fraction) - 1)).astype(np.uint64)
+    made |= payload << np.uint64(to.fraction - of.fraction)
+    return made
 
 
 def _quiet(bits: Bits) -> Bits:

@@ -58,7 +58,7 @@ def _finished(format_: Format, instruction: Instruction, values: list[Bits], com
     ftz = "ftz" in instruction.mods
     if ftz:
         values = [flush(format_, value) for value in values]
-    result = compute(format_, values, mode_of(instruction))
+    result = compute(format_, values, mode_of(instruction), ftz=ftz)
     if ftz:
         result = flush(format_, result)
     return clamp(format_, result, instruction)
@@ -79,9 +79,12 @@ def clamp(format_: Format, bits: Bits, instruction: Instruction) -> Bits:
 
 
 class Compute:
-    """An operation on bit patterns of one format: ``(format, sources, rounding mode) -> bits``."""
+    """An operation on bit patterns of one format: ``(format, sources, rounding mode) -> bits``.
 
-    def __call__(self, format_: Format, values: list[Bits], mode: str) -> Bits:
+    ``ftz`` matters only where rounding could bring a result from below the smallest normal up to it.
+    """
+
+    def __call__(self, format_: Format, values: list[Bits], mode: str, *, ftz: bool = False) -> Bits:
         raise NotImplementedError
 
 
@@ -116,65 +119,68 @@ class Add(Compute):
     def __init__(self, *, negate: bool = False) -> None:
         self._negate = negate
 
-    def __call__(self, format_: Format, values: list[Bits], mode: str) -> Bits:
+    def __call__(self, format_: Format, values: list[Bits], mode: str, *, ftz: bool = False) -> Bits:
         a, b = values
         if self._negate:
             b = b ^ b.dtype.type(1 << (format_.bits - 1))
         if format_ is _F64:
             return _double_nan(exact_f64("add", [a, b], mode), values)
-        return from_double(format_, exact_sum(to_double(format_, a), to_double(format_, b), mode), mode)
+        return from_double(format_, exact_sum(to_double(format_, a), to_double(format_, b), mode), mode, ftz=ftz)
 
 
 class Multiply(Compute):
     """mul."""
 
-    def __call__(self, format_: Format, values: list[Bits], mode: str) -> Bits:
+    def __call__(self, format_: Format, values: list[Bits], mode: str, *, ftz: bool = False) -> Bits:
         a, b = values
         if format_ is _F64:
             return _double_nan(exact_f64("mul", values, mode), values)
         # Two 24-bit mantissas: the double product is exact.
-        return from_double(format_, to_double(format_, a) * to_double(format_, b), mode)
+        return from_double(format_, to_double(format_, a) * to_double(format_, b), mode, ftz=ftz)
 
 
 class MultiplyAdd(Compute):
     """fma, and mad on floats."""
 
-    def __call__(self, format_: Format, values: list[Bits], mode: str) -> Bits:
+    def __call__(self, format_: Format, values: list[Bits], mode: str, *, ftz: bool = False) -> Bits:
         a, b, c = values
         if format_ is _F64:
             if mode == "rn":
                 x, y, z = (value.view(np.float64).tolist() for value in values)
                 fused = [_libm_fma(p, q, r) for p, q, r in zip(x, y, z, strict=True)]
-                return _double_nan(np.array(fused, np.float64).view(np.uint64), values)
-            return _double_nan(exact_f64("fma", values, mode), values)
+                return _double_nan(np.array(fused, np.float64).view(np.uint64), [a, c, b])
+            return _double_nan(exact_f64("fma", values, mode), [a, c, b])
         product = to_double(format_, a) * to_double(format_, b)
-        return from_double(format_, exact_sum(product, to_double(format_, c), mode), mode)
+        return from_double(format_, exact_sum(product, to_double(format_, c), mode), mode, ftz=ftz)
 
 
 class Divide(Compute):
     """div.rn and rcp.rn: a quotient of 24-bit numbers never comes so near a rounding boundary that 53 bits mislead."""
 
-    def __call__(self, format_: Format, values: list[Bits], mode: str) -> Bits:
+    def __call__(self, format_: Format, values: list[Bits], mode: str, *, ftz: bool = False) -> Bits:
         if format_ is _F64:
-            return _double_nan(exact_f64("div", values, mode), values)
+            return _double_nan(exact_f64("div", values, mode), values[::-1])
         a, b = (to_double(format_, value) for value in values)
-        return from_double(format_, a / b, mode)
+        return from_double(format_, a / b, mode, ftz=ftz)
 
 
 class SquareRoot(Compute):
     """sqrt.rn and its directed relatives."""
 
-    def __call__(self, format_: Format, values: list[Bits], mode: str) -> Bits:
+    def __call__(self, format_: Format, values: list[Bits], mode: str, *, ftz: bool = False) -> Bits:
         if format_ is _F64:
             return _double_nan(exact_f64("sqrt", values, mode), values)
-        return from_double(format_, np.sqrt(to_double(format_, values[0])), mode)
+        return from_double(format_, np.sqrt(to_double(format_, values[0])), mode, ftz=ftz)
 
 
 def _double_nan(result: Bits, values: list[Bits]) -> Bits:
-    """f64 keeps payloads: the first NaN source, quieted; a NaN made here is the default one."""
+    """f64 keeps payloads: the last NaN among ``values``, made quiet; a NaN made here is the default one.
+
+    The order of ``values`` for each operation is what an H200 does, driver 13.0, 2026-11-29.
+    """
     made = is_nan(_F64, result)
     chosen = np.where(made, np.uint64(_F64.nan), result)
-    for value in reversed(values):
+    for value in values:
         chosen = np.where(made & is_nan(_F64, value), value | np.uint64(1 << 51), chosen)
     return chosen
 
@@ -187,7 +193,7 @@ class Extreme(Compute):
         self._nan_wins = "NaN" in instruction.mods
         self._magnitudes = "abs" in instruction.mods
 
-    def __call__(self, format_: Format, values: list[Bits], mode: str) -> Bits:
+    def __call__(self, format_: Format, values: list[Bits], mode: str, *, ftz: bool = False) -> Bits:
         a, b = values
         top = a.dtype.type(1 << (format_.bits - 1))
         sign = (a ^ b) & top
@@ -200,6 +206,8 @@ class Extreme(Compute):
         if self._magnitudes:
             result = result | sign
         canonical = (nan_a | nan_b) if self._nan_wins else (nan_a & nan_b)
+        if format_ is _F64:
+            return _double_nan(np.where(canonical, np.uint64(_F64.nan), result), values)
         return np.where(canonical, a.dtype.type(format_.nan), result)
 
 
@@ -212,14 +220,16 @@ def _order_key(format_: Format, bits: Bits) -> npt.NDArray[np.int64]:
 
 
 class Sign(Compute):
-    """neg and abs: the sign bit alone, NaNs included."""
+    """neg and abs: the sign bit alone, NaNs included; but neg makes a half's NaN canonical (H200, driver 13.0)."""
 
     def __init__(self, instruction: Instruction) -> None:
         self._absolute = instruction.op == "abs"
 
-    def __call__(self, format_: Format, values: list[Bits], mode: str) -> Bits:
+    def __call__(self, format_: Format, values: list[Bits], mode: str, *, ftz: bool = False) -> Bits:
         top = values[0].dtype.type(1 << (format_.bits - 1))
         result: Bits = values[0] & ~top if self._absolute else values[0] ^ top
+        if format_.name == "f16" and not self._absolute:
+            result = np.where(is_nan(format_, values[0]), format_.dtype.type(format_.nan), result)
         return result
 
 
@@ -263,7 +273,7 @@ def test_property(lanes: Lanes, instruction: Instruction) -> None:
         "infinite": magnitude == infinity,
         "number": magnitude <= infinity,
         "notanumber": magnitude > infinity,
-        "normal": (magnitude >= smallest_normal) & (magnitude < infinity),
+        "normal": (magnitude == 0) | ((magnitude >= smallest_normal) & (magnitude < infinity)),
         "subnormal": (magnitude > 0) & (magnitude < smallest_normal),
     }
     if what not in tests:

@@ -54,7 +54,7 @@ FORMATS: dict[str, Format] = {
     "f32": Format("f32", 32, 23, 0x7FFFFFFF),
     "f64": Format("f64", 64, 52, 0xFFF8000000000000),
 }
-"""PTX type to format. NaNs: PTX ISA 9.0, section 9.7.3 (f32: 0x7fffffff); the others as GPUs return them."""
+"""PTX type to format. NaNs: PTX ISA 9.0, section 9.7.3 (f32: 0x7fffffff); the others as an H200 returns them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +166,21 @@ def encode(format_: Format, number: Number, mode: str, *, fraction: int | None =
     return np.where(number.nan, np.uint64(format_.nan), bits).astype(format_.dtype)
 
 
+def tiny(format_: Format, number: Number, mode: str) -> Flags:
+    """Which finite non-zero values stay below the smallest normal when rounded with an unbounded exponent.
+
+    These are what ``.ftz`` flushes: observed on an H200, driver 13.0, 2026-11-29; rounding to the subnormal grid
+    instead would bring some of them up to the smallest normal.
+    """
+    length = bit_length(number.mantissa)
+    exponent = number.exponent + length - 1
+    kept = round_integer(number.mantissa, format_.fraction + 1 - length, number.sign, mode)
+    carried = bit_length(kept) > format_.fraction + 1
+    finite = (number.mantissa != 0) & ~number.infinite & ~number.nan
+    found: Flags = finite & (exponent + carried < 1 - format_.bias)
+    return found
+
+
 def to_double(format_: Format, bits: Bits) -> npt.NDArray[np.float64]:
     """Exact values as doubles (every narrower format fits); NaNs become some NaN."""
     if format_.name == "bf16":
@@ -174,13 +189,18 @@ def to_double(format_: Format, bits: Bits) -> npt.NDArray[np.float64]:
     return held.view(f"f{held.dtype.itemsize}").astype(np.float64)
 
 
-def from_double(format_: Format, values: npt.NDArray[np.float64], mode: str) -> Bits:
-    """Doubles rounded into ``format_``."""
-    if format_.name == "f32" and mode == "rn":
+def from_double(format_: Format, values: npt.NDArray[np.float64], mode: str, *, ftz: bool = False) -> Bits:
+    """Doubles rounded into ``format_``; with ``ftz`` those that are :func:`tiny` become zeros of their sign."""
+    if format_.name == "f32" and mode == "rn" and not ftz:
         # The host's conversion is IEEE's, and much faster.
         single = values.astype(np.float32).view(np.uint32)
         return np.where(np.isnan(values), np.uint32(format_.nan), single)
-    return encode(format_, decode(FORMATS["f64"], np.ascontiguousarray(values).view(np.uint64)), mode)
+    number = decode(FORMATS["f64"], np.ascontiguousarray(values).view(np.uint64))
+    result = encode(format_, number, mode)
+    if not ftz:
+        return result
+    zero = result & format_.dtype.type(1 << (format_.bits - 1))
+    return np.where(tiny(format_, number, mode), zero, result)
 
 
 def flush(format_: Format, bits: Bits) -> Bits:

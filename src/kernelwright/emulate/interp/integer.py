@@ -8,6 +8,7 @@ Division by zero gives all ones, as GPUs do (the manual calls it machine-specifi
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from kernelwright.emulate.ptx.ir import Instruction
 
@@ -274,13 +275,18 @@ def find_bits(lanes: Lanes, instruction: Instruction) -> None:
     lanes.write(0, count, "u32")
 
 
+def _field_operand(lanes: Lanes, index: int, width: int) -> npt.NDArray[np.int64]:
+    """A field's position or length: the low 8 bits for 32-bit fields, all 32 for 64-bit ones (H200, driver 13.0)."""
+    value = lanes.read(index, "u32").astype(np.int64)
+    return value & 255 if width == 32 else value
+
+
 def extract_field(lanes: Lanes, instruction: Instruction) -> None:
     """bfe, by the manual's loop."""
     type_ = _last_type(instruction)
     a = lanes.read(1, type_)
-    position = (lanes.read(2, "u32") & np.uint32(255)).astype(np.int64)
-    length = (lanes.read(3, "u32") & np.uint32(255)).astype(np.int64)
     top = 8 * a.dtype.itemsize - 1
+    position, length = _field_operand(lanes, 2, top + 1), _field_operand(lanes, 3, top + 1)
 
     def bit(index: Bits) -> Bits:
         found: Bits = (a >> np.clip(index, 0, top).astype(a.dtype)) & a.dtype.type(1)
@@ -300,9 +306,8 @@ def insert_field(lanes: Lanes, instruction: Instruction) -> None:
     """bfi, by the manual's loop."""
     type_ = _last_type(instruction)
     a, result = lanes.read(1, type_), lanes.read(2, type_).copy()
-    position = (lanes.read(3, "u32") & np.uint32(255)).astype(np.int64)
-    length = (lanes.read(4, "u32") & np.uint32(255)).astype(np.int64)
     top = 8 * a.dtype.itemsize - 1
+    position, length = _field_operand(lanes, 3, top + 1), _field_operand(lanes, 4, top + 1)
     one = a.dtype.type(1)
     for index in range(top + 1):
         inside = (index < length) & (position + index <= top)

@@ -108,10 +108,15 @@ INLINE float float_to_odd(double s) {
   return as_float(b);
 }
 
-KW_API void kw_fma_f16(kw_warp *w) {
+/* flush: what is below the smallest normal once rounded with an unbounded exponent becomes zero (a tie rounds up). */
+KW_API void kw_fma_f16(kw_warp *w, int flush) {
   uint16_t *a = (uint16_t *)w->d[0], *b = (uint16_t *)w->d[1], *c = (uint16_t *)w->d[2];
   /* Sum and product of halves are exact in double precision wherever the result is a finite half. */
-  LANES a[l] = _cvtss_sh(float_to_odd((double)_cvtsh_ss(a[l]) * _cvtsh_ss(b[l]) + _cvtsh_ss(c[l])), 0);
+  LANES {
+    double s = (double)_cvtsh_ss(a[l]) * _cvtsh_ss(b[l]) + _cvtsh_ss(c[l]);
+    s = flush && __builtin_fabs(s) < 0x1p-14 * (1 - 0x1p-12) ? __builtin_copysign(0.0, s) : s;
+    a[l] = _cvtss_sh(float_to_odd(s), 0);
+  }
 }
 
 KW_API void kw_fma_bf16(kw_warp *w) {
@@ -151,6 +156,8 @@ KW_API void kw_to_f16(kw_warp *w, int source, int mode) {
     float f = float_to_odd(x);
     made[l] = mode == 1 ? _cvtss_sh(f, _MM_FROUND_TO_ZERO) : mode == 2 ? _cvtss_sh(f, _MM_FROUND_TO_NEG_INF)
             : mode == 3 ? _cvtss_sh(f, _MM_FROUND_TO_POS_INF) : _cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT);
+    /* Of a double's NaN only the sign is left (H200, driver 13.0, 2026-11-29). */
+    if (source == 1 && x != x) made[l] = (uint16_t)(bits_of(x) >> 48 & 0x8000) | 0x7e00;
   }
   memcpy(out, made, sizeof made);
 }
@@ -160,11 +167,29 @@ KW_API void kw_to_f16(kw_warp *w, int source, int mode) {
 enum { R_ADD, R_SUB, R_MUL, R_FMA, R_DIV, R_SQRT, R_RCP, R_F64_F32, R_S32_F32, R_U32_F32, R_S64_F32, R_U64_F32, R_S64_F64,
        R_U64_F64 };
 
-/* Operands in d[0..2], the result in d[0]. `volatile` keeps each operation between the two mode switches. */
+/* A float result, flushed: zero if it is below the smallest normal when rounded with an unbounded exponent, as the same
+ * operation on operands four times as large tells (H200, driver 13.0, 2026-11-29). Sums and roots need no such question. */
+static __attribute__((optimize("O1", "rounding-math"))) float flushed(int op, float r, float a, float b, float c) {
+  float smallest = 0x1p-126f;
+  volatile float s = 4 * smallest, x = 4 * a, y = b, z = 4 * c;
+  if (__builtin_fabsf(r) < smallest) return __builtin_copysignf(0, r);
+  if (__builtin_fabsf(r) > smallest || r != r) return r;
+  switch (op) {
+    case R_MUL: s = x * y; break;
+    case R_FMA: s = fmaf(x, y, z); break;
+    case R_DIV: s = x / y; break;
+    case R_RCP: x = a; s = 4.0f / x; break;
+    default: break;
+  }
+  return __builtin_fabsf(s) < 4 * smallest ? __builtin_copysignf(0, r) : r;
+}
+
+/* Operands in d[0..2], the result in d[0]. `volatile` keeps each operation between the two mode switches. Mode 4 and above:
+ * mode - 4 with flushed f32 results. */
 KW_API __attribute__((optimize("O1", "rounding-math"))) void kw_rounded(kw_warp *w, int op, int wide, int mode) {
   static const int modes[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
   int before = fegetround();
-  fesetround(modes[mode]);
+  fesetround(modes[mode & 3]);
   LANES {
     if (wide) {
       volatile double a = ((double *)w->d[0])[l], b = ((double *)w->d[1])[l], c = ((double *)w->d[2])[l], r = 0;
@@ -208,7 +233,7 @@ KW_API __attribute__((optimize("O1", "rounding-math"))) void kw_rounded(kw_warp 
         }
         default: break;
       }
-      ((float *)w->d[1])[l] = r;
+      ((float *)w->d[1])[l] = mode & 4 ? flushed(op, r, a, b, c) : r;
     }
   }
   if (!wide) memcpy(w->d[0], w->d[1], KW_LANES * sizeof(float));
