@@ -1,0 +1,303 @@
+"""The gallery on a GPU, against float64: shapes, strides, dtypes, special values, weights that change, graphs,
+torch.compile.
+
+Each kernel file is built once, which takes a minute. The variants of other GPUs run on the emulated device
+(test_emulated.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from kernelwright import gallery
+from kernelwright.gallery.kernels import linear as linear_kernel
+from kernelwright.gallery.kernels import matvec as matvec_kernel
+from kernelwright.gallery.kernels import softmax as softmax_kernel
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.slow,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+HALF_STEP = {torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+
+
+@pytest.fixture(autouse=True)
+def exact_torch() -> Iterator[None]:
+    torch.manual_seed(5)
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    with torch.no_grad():
+        yield
+    torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def distance(found: torch.Tensor, exact: torch.Tensor) -> float:
+    return ((found.double() - exact).abs().max() / exact.abs().max().clamp_min(1e-300)).item()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_matvec_agrees_with_float64_over_shapes_strides_and_alignments(dtype: torch.dtype, transposed: bool) -> None:
+    for M in (1, 2, 3, 7, 64, 601, 2050):
+        for K in (1, 2, 3, 5, 63, 64, 257, 1000, 1024, 4100, 70001):
+            for extra, shift in ((0, 0), (3, 1), (8, 8)):
+                rows, columns = (K, M) if transposed else (M, K)
+                storage = torch.full((rows * (columns + extra) + shift,), float("nan"), dtype=dtype, device="cuda")
+                A = storage[shift:].as_strided((rows, columns), (columns + extra, 1))
+                A.copy_(torch.randn(rows, columns, device="cuda"))
+                A = A.t() if transposed else A
+                x = torch.randn(K, device="cuda").to(dtype)
+                scale = (A.double().abs() @ x.double().abs()).max()
+                error = ((gallery.matvec(A, x).double() - A.double() @ x.double()).abs().max() / scale).item()
+                assert error <= HALF_STEP[dtype], (M, K, extra, shift, error)
+
+
+def test_every_matvec_plan_gives_the_same_product() -> None:
+    k = matvec_kernel
+    A, x = torch.randn(130, 9000, device="cuda"), torch.randn(9000, device="cuda")
+    exact = A.double() @ x.double()
+    for plan in (
+        *(
+            k._cut(k.DIRECT, True, 9000, 1024, s, c, r)
+            for s, c in ((1, False), (5, False), (4, True))
+            for r in (1, 2, 4)
+        ),
+        k._choose_ring(130, 9000, 4, 132),
+    ):
+        assert distance(k.matvec(A, x, plan), exact) < 2e-6, plan
+    B = A.t().contiguous().t()
+    for plan in (
+        k._cut(k.STRIP, False, 9000, 1, s, c, w, 32)
+        for w in (1, 2, 4, 8)
+        for s, c in ((1, False), (9, False), (4, True))
+    ):
+        assert distance(k.matvec(B, x, plan), exact) < 2e-6, plan
+
+
+def test_matvec_of_more_than_two_to_the_31_elements() -> None:
+    A = torch.ones(1 << 17, 20000, dtype=torch.float16, device="cuda")
+    A[-1] = 2
+    y = gallery.matvec(A, torch.ones(20000, dtype=torch.float16, device="cuda"))
+    assert y[0] == 20000 and y[-1] == 40000
+
+
+def test_matvec_propagates_nan_and_inf_as_torch_does() -> None:
+    for K in (64, 5000):
+        A, x = torch.randn(300, K, device="cuda"), torch.randn(K, device="cuda")
+        A[3, 7], A[5, 9], A[9, 1] = float("nan"), float("inf"), float("inf")
+        x[1] = 0
+        for left in (A, A.t().contiguous().t()):
+            y, exact = gallery.matvec(left, x), A @ x
+            assert torch.equal(y.isnan(), exact.isnan()) and torch.equal(y.isinf(), exact.isinf())
+
+
+def test_matvec_gives_the_same_bits_a_hundred_times() -> None:
+    for A in (
+        torch.randn(33, 70000, device="cuda"),
+        torch.randn(70000, 33, device="cuda").t(),
+        torch.randn(5000, 4096, device="cuda").t(),
+    ):
+        x = torch.randn(A.shape[1], device="cuda")
+        first = gallery.matvec(A, x)
+        assert all(torch.equal(first, gallery.matvec(A, x)) for _ in range(100))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_softmax_agrees_with_float64_over_lengths_and_prologues(dtype: torch.dtype) -> None:
+    for N in (
+        1,
+        7,
+        64,
+        255,
+        1000,
+        1024,
+        2048,
+        4096,
+        8192,
+        8193,
+        16384,
+        20000,
+        32768,
+        50257,
+        65536,
+        131072,
+        262144,
+        300001,
+    ):
+        z = (torch.randn(5, N, device="cuda") * 3).to(dtype)
+        bias = torch.randn(N, device="cuda").to(dtype)
+        keep = torch.rand(5, N, device="cuda") < 0.9
+        for activation, function in (
+            (None, lambda v: v),
+            ("gelu", F.gelu),
+            ("gelu_tanh", lambda v: F.gelu(v, approximate="tanh")),
+        ):
+            plain = torch.softmax(function(z.double()), 1)
+            assert distance(gallery.softmax(z, activation=activation), plain) <= 2 * HALF_STEP[dtype], (N, activation)
+            full = torch.softmax((function(z.double() + bias.double()) * 0.5).masked_fill(~keep, float("-inf")), 1)
+            found = gallery.softmax(z, bias=bias, mask=keep, scale=0.5, activation=activation)
+            assert distance(found, full) <= 2 * HALF_STEP[dtype] or bool(full.isnan().any()), (N, activation)
+            added = gallery.softmax(z, mask=bias, activation=activation)
+            assert distance(added, torch.softmax(function(z.double()) + bias.double(), 1)) <= 2 * HALF_STEP[dtype], (
+                N,
+                activation,
+            )
+
+
+def test_every_softmax_plan_takes_special_rows_as_torch_does() -> None:
+    k = softmax_kernel
+    for N, plans in {
+        512: [k.Plan(k.WARP, 256, 1, a) for a in (True, False)],
+        2048: [k.Plan(k.BLOCK, t, 1, True) for t in (128, 256, 512, 1024)]
+        + [k.Plan(k.ONLINE, 1024, 1, a) for a in (True, False)],
+        16384: [
+            k.Plan(k.CLUSTER, t, b, a)
+            for t in (256, 512)
+            for b in (2, 4, 8)
+            for a in (True, False)
+            if t * b * 32 >= 16384
+        ],
+    }.items():
+        z = torch.randn(8, N, device="cuda")
+        z[0, 3], z[1, N // 2], z[2], z[3, : N // 2], z[4, 7], z[5] = (
+            float("nan"),
+            float("inf"),
+            float("-inf"),
+            float("-inf"),
+            1e30,
+            -3e38,
+        )
+        exact = torch.softmax(z, 1)
+        for plan in plans:
+            assert torch.allclose(k.softmax(z, plan=plan), exact, rtol=1e-5, atol=1e-30, equal_nan=True), (N, plan)
+
+
+def layer(M: int, N: int, K: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return torch.randn(M, K, device="cuda"), torch.randn(N, K, device="cuda") / K**0.5, torch.randn(N, device="cuda")
+
+
+def test_linear_is_at_least_as_accurate_as_torch_over_ragged_shapes() -> None:
+    for M, N, K in (
+        (1, 1, 1),
+        (1, 5000, 4097),
+        (33, 129, 65),
+        (64, 64, 64),
+        (130, 258, 1000),
+        (300, 127, 9001),
+        (1000, 1000, 64),
+    ):
+        x, w, b = layer(M, N, K)
+        exact = x.double() @ w.double().t() + b.double()
+        assert distance(gallery.linear(x, w, b), exact) <= 1.2 * distance(F.linear(x, w, b), exact) + 2e-7, (M, N, K)
+
+
+def test_every_linear_plan_and_epilogue_agrees_with_float64() -> None:
+    k = linear_kernel
+    x, w, b = layer(150, 200, 700)
+    residual = torch.randn(150, 200, device="cuda")
+    z = x.double() @ w.double().t() + b.double()
+    functions = {
+        None: z,
+        "gelu": F.gelu(z),
+        "gelu_tanh": F.gelu(z, approximate="tanh"),
+        "relu": F.relu(z),
+        "silu": F.silu(z),
+    }
+    for plan in (k.Plan(128, 1), k.Plan(128, 4), k.Plan(32, 1), k.Plan(32, 3), k.Plan(0, 1), k.Plan(0, 2)):
+        for activation, exact in functions.items():
+            found = k.linear(x, w, b, activation=activation, scale=0.5, residual=residual, plan=plan)
+            assert distance(found, exact * 0.5 + residual.double()) < 2e-6, (plan, activation)
+
+
+def test_linear_answers_special_rows_in_plain_float32() -> None:
+    x, w, b = layer(70, 90, 333)
+    x[1, 3], x[2, 9], w[5, 2], w[6, 0] = float("inf"), float("nan"), float("-inf"), float("nan")
+    x[3], x[4], w[7] = 0, x[4] * 1e-38, w[7] * 1e25
+    x[5, 0], x[6] = 1e9, x[6] * 0
+    exact, found = F.linear(x, w, b), gallery.linear(x, w, b)
+    assert torch.equal(found.isnan(), exact.isnan()) and torch.equal(found.isinf(), exact.isinf())
+    bound = (x.abs() @ w.abs().t() + b.abs()) * 1e-6
+    finite = exact.isfinite()
+    assert bool(((found - exact).abs() <= bound)[finite].all())
+
+
+def test_linear_never_uses_a_stale_weight() -> None:
+    module = nn.Linear(300, 200, device="cuda")
+    x = torch.randn(50, 300, device="cuda")
+
+    def right() -> bool:
+        exact = F.linear(x.double(), module.weight.double(), module.bias.double())
+        return distance(gallery.linear(x, module.weight, module.bias), exact) < 2e-6
+
+    assert right()
+    module.weight.mul_(-2)
+    assert right()
+    module.load_state_dict({"weight": torch.randn(200, 300), "bias": torch.randn(200)})
+    assert right()
+    module.weight.data = torch.randn(200, 300, device="cuda")
+    assert right()
+    module.to("cpu").to("cuda")
+    assert right()
+    module.weight.grad = torch.randn(200, 300, device="cuda")
+    torch.optim.SGD([module.weight], lr=0.5).step()
+    assert right()
+    torch.optim.Adam([module.weight], lr=0.5, fused=True).step()
+    assert right()
+    with torch.inference_mode():
+        inside = torch.randn(200, 300, device="cuda")
+        gallery.linear(x, inside)
+        inside.mul_(3)
+        assert distance(gallery.linear(x, inside), x.double() @ inside.double().t()) < 2e-6
+    module.weight.data.mul_(2)  # PyTorch does not count this
+    gallery.forget(module.weight)
+    assert right()
+
+
+def test_a_captured_graph_splits_the_weight_at_each_replay() -> None:
+    x, w, b = layer(64, 128, 256)
+    for _ in range(2):
+        gallery.linear_gelu_softmax(x, w, b)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = gallery.linear_gelu_softmax(x, w, b)
+    for _ in range(3):
+        w.normal_()
+        x.normal_()
+        graph.replay()
+        exact = torch.softmax(F.gelu(x.double() @ w.double().t() + b.double()), 1)
+        assert distance(y, exact) < 2e-5
+
+
+def test_linear_gives_the_same_bits_a_hundred_times() -> None:
+    x, w, b = layer(70, 300, 5000)
+    first = gallery.linear(x, w, b, activation="gelu")
+    assert all(torch.equal(first, gallery.linear(x, w, b, activation="gelu")) for _ in range(100))
+
+
+def test_torch_compile_keeps_the_operators_whole() -> None:
+    x, w, b = layer(64, 256, 128)
+    compiled = torch.compile(
+        lambda x, w, b: gallery.linear_gelu_softmax(x, w, b) + gallery.matvec(x, x[0]).unsqueeze(1), fullgraph=True
+    )
+    exact = torch.softmax(F.gelu(x.double() @ w.double().t() + b.double()), 1) + (x.double() @ x[0].double()).unsqueeze(
+        1
+    )
+    assert distance(compiled(x, w, b), exact) < 2e-6
+
+
+def test_wrong_arguments_are_told_in_a_sentence() -> None:
+    x = torch.randn(4, 8, device="cuda")
+    with pytest.raises(RuntimeError, match=r"A \[M, K\] and x"):
+        gallery.matvec(x, x[0, :3])
+    with pytest.raises(RuntimeError, match="on one GPU"):
+        gallery.matvec(x, x[0].cpu())
+    with pytest.raises(RuntimeError, match="float32 on x's GPU"):
+        gallery.linear(x, x.half())
+    with pytest.raises(RuntimeError, match="activation"):
+        gallery.softmax(x, activation="tanh")
