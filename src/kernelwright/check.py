@@ -51,7 +51,7 @@ class CheckOptions:
     """The data sheet that the emulated device presents."""
     trials: int = 3
     seed: int = 0
-    """Of the weights and of the first trial's inputs; each later trial adds one."""
+    """Of the weights; each trial's inputs have a seed of their own, derived from it and far from it."""
     atol: float | None = None
     rtol: float | None = None
     """None: KernelBench's, 1e-4, or 1e-2 where the reference's outputs are of a half type."""

@@ -7,6 +7,7 @@ from tests.worker.conftest import BODY_LINE, Run
 
 import kernelwright.check
 from kernelwright.records import Evidence, Stage, StageStatus, Verdict, VerdictWord
+from kernelwright.worker.road import trial_seed
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_a_right_one_is_correct(run_body: Run, evidence: list[Evidence]) -> None
     verdict = run_body("pass", trials=3)
     assert verdict.verdict is VerdictWord.CORRECT
     assert verdict.numerics is not None
-    assert [trial.seed for trial in verdict.numerics.trials] == [0, 1, 2]
+    assert [trial.seed for trial in verdict.numerics.trials] == [trial_seed(0, index) for index in range(3)]
     assert verdict.numerics.weights == "rng"
     assert verdict.numerics.discriminating is True
     assert verdict.numerics.trials[0].outputs[0].max_abs_error < 1e-6

@@ -226,7 +226,7 @@ class Road:
 
     # ---- one trial -------------------------------------------------------------------------------------------------
     def _trial(self, index: int) -> tuple[Trial, list[OutputFact]]:
-        seed = self.plan.seed + index
+        seed = trial_seed(self.plan.seed, index)
         self.supervisor.post(self.oracle, {"op": "trial", "seed": seed})
         given, fds = self._ask_oracle("trial")
         request = {
@@ -395,6 +395,18 @@ class Road:
 
     def _age(self) -> float:
         return time.monotonic() - self._started
+
+
+def trial_seed(seed: int, index: int) -> int:
+    """Seed (32 bits) of trial ``index``'s inputs: far from ``seed``, which the weights are drawn from.
+
+    Were they equal, row i of ``torch.rand(batch, features)`` would be row i of a linear layer's weights, and a product
+    of the two the most unusual one there is. The mixing is SplitMix64's finaliser (Steele et al., 2014).
+    """
+    mixed = (seed + (index + 1) * 0x9E3779B97F4A7C15) % 2**64
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB % 2**64
+    return (mixed ^ (mixed >> 31)) % 2**32
 
 
 def _memory_ran_out(fact: ExceptionFact) -> bool:

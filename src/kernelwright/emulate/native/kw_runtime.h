@@ -18,8 +18,9 @@ extern "C" {
 
 #define KW_API __attribute__((visibility("default")))
 
-/* Every 16-bit half of poisoned memory holds this: a NaN in fp16 (0x7fa5), bf16 and, doubled, a signalling NaN in fp32
- * and a NaN in fp64; arithmetic on it sets the quiet bit (0x7fe57fa5), which tells "read" from "never written". */
+/* Every 16-bit half of poisoned memory holds this: a NaN in fp16 (0x7fa5), bf16 and, doubled, a signalling NaN in fp32;
+ * arithmetic on it sets the quiet bit (0x7fe57fa5), which tells "read" from "never written". In fp64 it is a number,
+ * 5.6e306, known by its bits. */
 #define KW_POISON16 0x7fa5u
 
 /* ---- allocations ------------------------------------------------------------------------------------------------ */
