@@ -54,7 +54,7 @@ def setting(name: str) -> Callable[[str], Any]:
     help="What the candidate runs on; auto takes a GPU where there is one.  [default: auto]",
 )
 @click.option("--trials", type=setting("TRIALS"), metavar="N", help="Fresh inputs to compare on.  [default: 3]")
-@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of the weights; the trials' inputs follow from it.")
+@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of weights and inputs.")
 @click.option("--atol", type=click.FloatRange(min=0), metavar="NUMBER", help="Absolute tolerance.  [default: by dtype]")
 @click.option("--rtol", type=click.FloatRange(min=0), metavar="NUMBER", help="Relative tolerance.  [default: by dtype]")
 @click.option(

@@ -1,8 +1,7 @@
 """Seeding, alike in both processes: weights agree between reference and candidate only by equal random draws.
 
 Why: KernelBench seeds before ``get_init_inputs``, before each constructor and before ``get_inputs``. The rule: whatever
-generator a problem or candidate may draw from starts the same; and no trial's inputs start from the weights' seed, which
-would make row i of the inputs equal row i of a weight matrix drawn from the same stream.
+generator a problem or candidate may draw from starts the same.
 """
 
 from __future__ import annotations
