@@ -36,6 +36,7 @@ only. Measured: docs/gallery.md.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import weakref
@@ -762,9 +763,13 @@ def choose(M: int, N: int, K: int, sms: int, hopper: bool) -> Plan:
 
 
 def hopper_flags() -> list[str]:
-    """nvcc flags that add Hopper's own code where the GPU in hand is one; TORCH_CUDA_ARCH_LIST, if set, decides
-    instead."""
-    if os.environ.get("TORCH_CUDA_ARCH_LIST") or not torch.version.cuda or not torch.cuda.is_available():
+    """nvcc flags for Hopper's own code, where the GPU in hand is one and TORCH_CUDA_ARCH_LIST, if set, names it."""
+    listed = os.environ.get("TORCH_CUDA_ARCH_LIST", "9.0")
+    if not ("9.0" in listed or "Hopper" in listed) or not torch.cuda.is_available():
+        return []
+    try:
+        ctypes.CDLL("libcuda.so.1")  # the driver: an emulated device has none, and runs the portable kernels
+    except OSError:
         return []
     if torch.cuda.get_device_capability() != (9, 0):
         return []
@@ -823,6 +828,9 @@ class _Prepared:
     storage: Any
     """Held so that no other tensor can come to lie at the same address."""
     split: Split
+    stream: Any
+    ready: Any
+    """The stream that split the weight, and the event that tells others when it has."""
 
 
 _prepared: dict[int, _Prepared] = {}
@@ -842,18 +850,19 @@ def prepared(weight: torch.Tensor) -> Split:
     if weight.is_inference() or torch.cuda.is_current_stream_capturing():
         return split(weight, weight=True)
     state = (weight._version, weight.data_ptr(), tuple(weight.shape), weight.stride(), weight.device)
-    known = _prepared.get(id(weight))
+    known, stream = _prepared.get(id(weight)), torch.cuda.current_stream(weight.device)
     if known is not None and known.of() is weight and known.state == state:
+        if stream != known.stream:
+            stream.wait_event(known.ready)
+            for tensor in (known.split.planes, known.split.undo, known.split.misfits):
+                tensor.record_stream(stream)
         return known.split
+    made, ready = split(weight.detach(), weight=True), torch.cuda.Event()
+    ready.record(stream)
     key = id(weight)
-    made = _Prepared(
-        weakref.ref(weight, lambda _: _prepared.pop(key, None)),
-        state,
-        weight.untyped_storage(),
-        split(weight.detach(), weight=True),
-    )
-    _prepared[key] = made
-    return made.split
+    of = weakref.ref(weight, lambda _: _prepared.pop(key, None))
+    _prepared[key] = _Prepared(of, state, weight.untyped_storage(), made, stream, ready)
+    return made
 
 
 def linear(

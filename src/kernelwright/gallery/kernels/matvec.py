@@ -25,6 +25,7 @@ Measured (docs/gallery.md has the grid): one H200, A 2048 x 2^20 float32, 8.6 GB
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 from dataclasses import dataclass
@@ -766,9 +767,13 @@ def _choose_strip(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper
 
 
 def hopper_flags() -> list[str]:
-    """nvcc flags that add Hopper's own code where the GPU in hand is one; TORCH_CUDA_ARCH_LIST, if set, decides
-    instead."""
-    if os.environ.get("TORCH_CUDA_ARCH_LIST") or not torch.version.cuda or not torch.cuda.is_available():
+    """nvcc flags for Hopper's own code, where the GPU in hand is one and TORCH_CUDA_ARCH_LIST, if set, names it."""
+    listed = os.environ.get("TORCH_CUDA_ARCH_LIST", "9.0")
+    if not ("9.0" in listed or "Hopper" in listed) or not torch.cuda.is_available():
+        return []
+    try:
+        ctypes.CDLL("libcuda.so.1")  # the driver: an emulated device has none, and runs the portable kernels
+    except OSError:
         return []
     if torch.cuda.get_device_capability() != (9, 0):
         return []

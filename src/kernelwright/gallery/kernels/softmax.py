@@ -24,6 +24,7 @@ Measured: docs/gallery.md.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 from dataclasses import dataclass
@@ -450,9 +451,13 @@ def choose(N: int, aligned: bool, hopper: bool) -> Plan:
 
 
 def hopper_flags() -> list[str]:
-    """nvcc flags that add Hopper's own code where the GPU in hand is one; TORCH_CUDA_ARCH_LIST, if set, decides
-    instead."""
-    if os.environ.get("TORCH_CUDA_ARCH_LIST") or not torch.version.cuda or not torch.cuda.is_available():
+    """nvcc flags for Hopper's own code, where the GPU in hand is one and TORCH_CUDA_ARCH_LIST, if set, names it."""
+    listed = os.environ.get("TORCH_CUDA_ARCH_LIST", "9.0")
+    if not ("9.0" in listed or "Hopper" in listed) or not torch.cuda.is_available():
+        return []
+    try:
+        ctypes.CDLL("libcuda.so.1")  # the driver: an emulated device has none, and runs the portable kernels
+    except OSError:
         return []
     if torch.cuda.get_device_capability() != (9, 0):
         return []
