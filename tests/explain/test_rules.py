@@ -327,3 +327,14 @@ def test_an_address_error_on_a_gpu_is_explained_by_an_integer_for_a_raw_pointer(
 def test_an_address_error_on_a_gpu_without_such_a_call_stays_unexplained(evidence: Make) -> None:
     error = ExceptionFact("torch.AcceleratorError", "CUDA error: an illegal memory access was encountered")
     assert [cause.id for cause in explain(evidence(exception=error, device=GPU))] == ["unexplained"]
+
+
+def test_a_candidate_that_is_no_python_is_a_syntax_error_at_its_line(evidence: Make) -> None:
+    error = ExceptionFact("SyntaxError", "expected ':'", (SourceLine("candidate.py", 2),))
+    cause = explain(evidence("import torch\nclass ModelNew(torch.nn.Module)\n    pass\n", exception=error))[0]
+    assert (cause.id, cause.line, cause.text) == ("build.syntax", 2, "class ModelNew(torch.nn.Module)")
+
+
+def test_a_missing_model_new_is_one_plain_sentence(evidence: Make) -> None:
+    error = ExceptionFact("kernelwright.candidate.load.MissingModelNew", "candidate.py defines no ModelNew")
+    assert [cause.sentence for cause in explain(evidence(exception=error))] == ["candidate.py defines no ModelNew."]

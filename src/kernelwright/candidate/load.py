@@ -37,5 +37,5 @@ def load(file: str, text: str) -> types.ModuleType:
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     exec(compile(text, file, "exec"), module.__dict__)
     if not callable(getattr(module, "ModelNew", None)):
-        raise MissingModelNew(f"{file} defines no ModelNew")
+        raise MissingModelNew(f"{file} defines no ModelNew, the module that is to replace the problem's Model")
     return module

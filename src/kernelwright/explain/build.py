@@ -1,7 +1,8 @@
 """Causes of the family ``build``: the sources do not become a loadable module.
 
-Needs: a failed build's record, which the build room reads itself (its diagnostics know the compilers' wordings), or an
-attribute that a module built in this run does not have. The rule: only a module that this run built is talked about.
+Needs: a failed build's record, which the build room reads itself (its diagnostics know the compilers' wordings), an
+attribute that a module built in this run does not have, or a file that Python cannot parse. The rule: only a module
+that this run built is talked about.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from kernelwright.records import Cause, ExceptionFact, Stage
 _NO_ATTRIBUTE = re.compile(r"(?:module )?'([^']+)'(?: object)? has no attribute '([^']+)'")
 
 
+_SYNTAX_ERRORS = frozenset({"SyntaxError", "IndentationError", "TabError"})
+
+
 def causes(case: Case) -> Iterator[Cause]:
     """Causes of this family that the evidence shows."""
     for record in case.evidence.builds:
@@ -27,6 +31,21 @@ def causes(case: Case) -> Iterator[Cause]:
     exception = case.evidence.exception
     if exception is not None and exception.type == "AttributeError":
         yield from not_exported(case, exception)
+    if exception is not None and exception.type in _SYNTAX_ERRORS and exception.frames:
+        yield syntax(case, exception)
+
+
+def syntax(case: Case, exception: ExceptionFact) -> Cause:
+    """The candidate's file is not valid Python."""
+    line = exception.frames[-1].line
+    message = exception.message.splitlines()[0] if exception.message else exception.type
+    return case.cause(
+        "build.syntax",
+        Stage.LOAD,
+        f"{case.evidence.candidate_file} is not valid Python: {message}.",
+        line=line,
+        evidence=[f"Python: {exception.type}: {message}"],
+    )
 
 
 def not_exported(case: Case, exception: ExceptionFact) -> Iterator[Cause]:

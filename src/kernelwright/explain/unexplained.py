@@ -23,9 +23,7 @@ def causes(case: Case) -> Iterator[Cause]:
     elif evidence.exit is not None:
         yield ended(case, evidence.exit)
     elif evidence.exception is not None:
-        # Without a frame of its own, the exception may be anybody's; who raised it is then not claimed.
-        own = "The candidate" if evidence.exception.frames else "Something outside the candidate's own lines"
-        yield raised(case, evidence.exception, whose=own)
+        yield raised(case, evidence.exception, whose="The candidate")
     else:
         output = _differing(case)
         if output is not None:
@@ -38,6 +36,11 @@ def raised(case: Case, exception: ExceptionFact, *, whose: str) -> Cause:
     """A Python exception nobody foresaw."""
     frame = next((f for f in reversed(exception.frames) if case.is_candidate(f.file)), None)
     message = " ".join(exception.message.split())
+    if exception.type.startswith("kernelwright.candidate."):
+        # One of our own sentences about the candidate ("defines no ModelNew") says it all.
+        return case.cause(UNEXPLAINED, _stage(case), f"{message}.")
+    if not exception.frames:
+        whose = "Something outside the candidate's own lines"  # it may be anybody's: no claim
     where = "" if frame or not exception.frames else f" at {exception.frames[-1].file}:{exception.frames[-1].line}"
     return case.cause(
         UNEXPLAINED,

@@ -23,6 +23,7 @@ MOST_LAUNCHES = 4
 MOST_KERNELS = 6
 MOST_FINDINGS = 3
 MOST_PRINTED_LINES = 5
+MOST_PRINTED_COLUMNS = 160
 
 
 def render(verdict: Verdict, console: Console) -> None:
@@ -154,7 +155,8 @@ def _printed(verdict: Verdict) -> Iterator[str]:
     for stream, text in (("stdout", verdict.candidate_stdout), ("stderr", verdict.candidate_stderr)):
         lines = [line.rstrip() for line in text.splitlines() if line.strip()]
         for line in lines[-MOST_PRINTED_LINES:]:
-            yield f"{stream}: {line}"
+            rest = f"… ({len(line)} characters)" if len(line) > MOST_PRINTED_COLUMNS else ""
+            yield f"{stream}: {line[:MOST_PRINTED_COLUMNS]}{rest}"
 
 
 def not_checked(verdict: Verdict) -> list[str]:
