@@ -754,8 +754,9 @@ def _choose_strip(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper
         row_warps = next((w for w in (1, 2, 4) if -(-M // (wide // w)) >= 1.5 * sms), 8)
         row_warps = min(row_warps, max(1, _floor_power_of_two(K // 2)))
         return _cut(STRIP, aligned, K, 1, 1, False, row_warps, lanes)
-    if hopper and M * K * itemsize <= 16 << 20 and 8 * narrowest >= sms and K >= 512:
-        return _cut(STRIP, aligned, K, 1, min(8, _floor_power_of_two(2 * sms // narrowest)), True, 8, lanes)
+    if hopper and aligned and M * K * itemsize <= 16 << 20 and 8 * narrowest >= sms and K >= 512:
+        together = 8 if 8 * narrowest <= 1.25 * sms else min(4, _floor_power_of_two(2 * sms // narrowest))
+        return _cut(STRIP, aligned, K, 1, together, True, 8, lanes)
     row_warps = min(8, _floor_power_of_two(wide // M))
     slots, tiles = row_warps * (32 // lanes), -(-M // (wide // row_warps))
     segments = max(1, min(2 * sms // tiles, K // (slots * 2)))
