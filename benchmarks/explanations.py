@@ -1,9 +1,10 @@
 """How well failures are explained: runs `kernelwright check` over a folder of known cases and prints one table.
 
 Why: a wrong cause is worse than none, so the share of right first causes, of honest "unexplained" ones and of wrong
-ones is measured, not believed. A case is a folder with `problem.py`, `candidate.py`, `case.json` (`cause`, `also_right`,
-`where.line`) and, where one makes sense, `fixed.py`. The rule: a case counts as explained only when the first cause is
-the true one (or in `also_right`) within one line; a fixed twin must be correct with no cause.
+ones is measured, not believed. A case is a folder with `problem.py`, `candidate.py`, `case.json` (`cause`,
+`also_right`, `where.line`, `env`: the environment it fails in) and, where one makes sense, `fixed.py`. The rule: a case
+counts as explained only when the first cause is the true one (or in `also_right`) within one line; a fixed twin must be
+correct with no cause.
 
     python benchmarks/explanations.py ../shared/cases [--only 030,050] [--jobs 1] [--json out.json]
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import json
+import os
 import subprocess
 import sys
 import time
@@ -38,11 +40,14 @@ class Row:
     sentence: str
 
 
-def check(problem: Path, candidate: Path, *, timeout_s: float) -> tuple[dict[str, Any], float]:
+def check(
+    problem: Path, candidate: Path, *, environment: dict[str, str], timeout_s: float
+) -> tuple[dict[str, Any], float]:
     """The verdict of one check as JSON, and its wall seconds. A crash of ours becomes the verdict ``broken``."""
     start = time.perf_counter()
     command = [sys.executable, "-m", "kernelwright", "check", str(problem), str(candidate), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    environment = {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False, env=environment)
     seconds = time.perf_counter() - start
     try:
         return json.loads(done.stdout), seconds
@@ -70,7 +75,9 @@ def run_case(folder: Path, *, timeout_s: float) -> list[Row]:
     for name in ("candidate.py", "fixed.py"):
         if not (folder / name).exists():
             continue
-        verdict, seconds = check(folder / "problem.py", folder / name, timeout_s=timeout_s)
+        verdict, seconds = check(
+            folder / "problem.py", folder / name, environment=case.get("env", {}), timeout_s=timeout_s
+        )
         nothing = {"id": "", "line": 0, "sentence": verdict.get("stderr", "")}
         first = verdict["causes"][0] if verdict["causes"] else nothing
         if name == "candidate.py":
