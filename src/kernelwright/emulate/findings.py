@@ -13,6 +13,7 @@ from kernelwright import records
 from .codegen.lane import Site
 from .demangle import demangle
 from .ptx.ir import Instruction, Position
+from .recursion import BY_POINTER, DEPTH, TOO_DEEP
 from .runtime import NativeFinding
 
 CAUSES = (
@@ -28,6 +29,12 @@ KINDS = (
     "none", "global", "host", "pinned", "managed", "binding-temporary", "const", "freed", "shared", "local", "param",
 )  # fmt: skip
 EXITED_BEFORE_BARRIER = 11
+TRAPS = {
+    TOO_DEEP: f"{{}} calls itself more than {DEPTH} deep, where the emulated device ends a thread; a GPU's stack ends"
+    " at a depth that its limit and the frame's size decide",
+    BY_POINTER: "{} calls itself through a pointer, which the emulated device does not follow",
+}
+"""Of a ``trap`` that flattening put in, by its first modifier: what it means for the function its second one names."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -73,6 +80,8 @@ def finding(
     message = native.message.decode(errors="replace")
     if native.cause == EXITED_BEFORE_BARRIER:
         message = "some threads of the block had exited before this barrier"
+    if instruction.op == "trap" and instruction.mods:
+        message = TRAPS[instruction.mods[0]].format(demangle(instruction.mods[1]))
     return records.Finding(
         cause=CAUSES[native.cause],
         kernel=kernel,

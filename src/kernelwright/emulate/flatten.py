@@ -4,16 +4,16 @@ Why: a warp that stops at a barrier inside a called function must resume there, 
 The rule: every call is replaced by the callee's body with its own registers and labels; parameters of calls become
 registers where each piece is always accessed the same way, and local memory elsewhere; a guard on an instruction that
 lanes wait at, or that ends a thread, becomes a branch around it. An indirect call becomes a
-comparison with each function whose address the module takes. Recursion is refused by name.
+comparison with each function whose address the module takes. Recursion is taken out before, by recursion.py.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .call_memory import named_symbols, without_call_memory
+from .calls import RefusedCall, renamed
 from .ptx.ir import (
     Args,
     Function,
@@ -21,34 +21,20 @@ from .ptx.ir import (
     Imm,
     Instruction,
     Label,
-    Mem,
     Module,
-    Not,
     Operand,
-    Pair,
     Position,
     Reg,
     Sym,
     Variable,
-    Vec,
 )  # fmt: skip
 from .ptx.operands import call_parts, converges, suspends
+from .recursion import BY_POINTER, without_recursion
 
 BUILTINS = frozenset({"vprintf", "__assertfail", "malloc", "free"})
 """Functions without a body that the runtime provides."""
 
 _AROUND = frozenset({"ret", "exit", "trap", "call", "brx"})
-
-
-class RefusedCall(Exception):
-    """A call that cannot be flattened; names the callee and the place."""
-
-    def __init__(self, instruction: Instruction, why: str) -> None:
-        place = f"PTX line {instruction.ptx_line}"
-        if instruction.position is not None:
-            place += f", {instruction.position.file}:{instruction.position.line}"
-        super().__init__(f"{instruction.opcode} is not emulated ({place}): {why}")
-        self.instruction = instruction
 
 
 @dataclass
@@ -68,6 +54,7 @@ class _Body:
 
 def flatten(module: Module, function: Function) -> Function:
     """``function`` with every call expanded. Raises :class:`RefusedCall`."""
+    module = without_recursion(module, function)
     body = _Body()
     _expand(module, function, body, suffix="", names={}, outer=None, stack=(function.name,))
     end = function.instructions[-1] if function.instructions else None
@@ -86,31 +73,6 @@ def flatten(module: Module, function: Function) -> Function:
 
 
 # ---- inlining
-
-
-def _renamed(operand: Operand, rename: Callable[[str], str], names: dict[str, str]) -> Operand:
-    def again(item: Operand) -> Operand:
-        return _renamed(item, rename, names)
-
-    if isinstance(operand, Reg):
-        return Reg(rename(operand.name), operand.type)
-    if isinstance(operand, Sym):
-        return Sym(names.get(operand.name, operand.name), operand.offset)
-    if isinstance(operand, Mem):
-        base = again(operand.base)
-        assert isinstance(base, (Reg, Sym, Imm))
-        return dataclasses.replace(operand, base=base)
-    if isinstance(operand, Vec):
-        return Vec(tuple(map(again, operand.items)))
-    if isinstance(operand, Args):
-        return Args(tuple(map(again, operand.items)))
-    if isinstance(operand, Pair):
-        return Pair(again(operand.first), None if operand.second is None else again(operand.second))
-    if isinstance(operand, Not):
-        return Not(Reg(rename(operand.operand.name), operand.operand.type))
-    if isinstance(operand, Label):
-        return Label(rename(operand.name))
-    return operand
 
 
 def _inlined(position: Position | None, callee: str, call: Position | None) -> Position | None:
@@ -160,7 +122,7 @@ def _expand(
         guard = instruction.guard
         if guard is not None:
             guard = Guard(Reg(rename(guard.register.name), guard.register.type), guard.negated)
-        operands = tuple(_renamed(operand, rename, names) for operand in instruction.operands)
+        operands = tuple(renamed(operand, rename, names) for operand in instruction.operands)
         new_one = dataclasses.replace(instruction, operands=operands, guard=guard, position=position)
         if instruction.op == "ret" and outer is not None:
             body.instructions.append(dataclasses.replace(new_one, op="bra", mods=(), operands=(Label(outer[1]),)))
@@ -187,7 +149,7 @@ def _call(module: Module, call: Instruction, body: _Body, stack: tuple[str, ...]
     if callee is None:
         raise RefusedCall(call, f"{name} has no body in this module")
     if name in stack:
-        raise RefusedCall(call, f"{name} calls itself; recursion is not supported")
+        raise AssertionError(f"{name} calls itself, which recursion.py undoes before")
     body.expansions += 1
     number = body.expansions
     behind = f"$behind${number}"
@@ -242,7 +204,11 @@ def _indirect(module: Module, call: Instruction, body: _Body, stack: tuple[str, 
     shape = (len(parts.arguments), len(parts.returns))
     for name in sorted(_taken(module)):
         callee = module.functions[name]
-        if (len(callee.params), len(callee.returns)) != shape or name in stack:
+        if (len(callee.params), len(callee.returns)) != shape:
+            continue
+        if name in stack:
+            add("setp", "eq", "u64", operands=(differs, parts.target, Imm(function_address(module, name), "s64")))
+            add("trap", BY_POINTER, name, guard=Guard(differs, False))
             continue
         other = f"$other${number}${name}"
         add("setp", "ne", "u64", operands=(differs, parts.target, Imm(function_address(module, name), "s64")))

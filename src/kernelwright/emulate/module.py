@@ -15,11 +15,12 @@ from kernelwright import records
 
 from . import findings as found
 from . import runtime
+from .calls import RefusedCall
 from .codegen import machine
 from .codegen.kernel import Compiled, KernelCode
 from .codegen.lane import RefusedInstruction
 from .demangle import demangle
-from .flatten import RefusedCall, flatten, function_address
+from .flatten import flatten, function_address
 from .ptx.ir import Function, Instruction, Module, Position
 from .ptx.operands import call_parts, effects
 from .ptx.parse import parse
@@ -159,7 +160,7 @@ class EmulatedModule:
             is_parallel(function),
             sites,
             symbols,
-            frozenset(name for name in opcodes if not name.startswith("kw_")) - approximate,
+            frozenset(name for name in opcodes if "kw_" not in name) - approximate,
             approximate,
             tuple(function.instructions[start].position for start in code.block_instructions),
         )
