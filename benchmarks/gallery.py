@@ -18,6 +18,7 @@ import math
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -91,7 +92,7 @@ parser.add_argument("--only", default="matvec,softmax,linear")
 parser.add_argument("--alternatives", action="store_true", help="also time other plans than the chosen one")
 parser.add_argument("--compile", action="store_true", help="also time torch.compile")
 parser.add_argument("--dtypes", default="float32,bfloat16,float16")
-parser.add_argument("--out", type=Path, default=Path("/tmp/gallery-benchmark"))
+parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir(), "gallery-benchmark"))
 arguments = parser.parse_args()
 arguments.out.mkdir(parents=True, exist_ok=True)
 BUILD = arguments.out / "build"
