@@ -267,6 +267,7 @@ _ROWS: tuple[tuple[str, Reader], ...] = (
         _toolchain,
     ),
     (r"cannot execute|command not found|failed to preprocess host compiler", _toolchain),
+    (r"Unsupported \.version .*; current version", _toolchain),
     (r"no kernel image is available|Unsupported gpu architecture|Unknown CUDA arch", _architecture),
     (
         r"requires \.target|not supported on \.target|Arguments mismatch for instruction '(wgmma|cp\.async\.bulk)",

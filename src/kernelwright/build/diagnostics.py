@@ -93,6 +93,9 @@ def _messages(tool: str, output: str, own: list[str], text: str) -> Iterator[Dia
         file, number = found.get("file") or "", int(found.get("line") or 0)
         severity = {"remark": "note", "warning": "warning", "note": "note"}.get(found["severity"], "error")
         message = found["message"]
+        operands = re.search(r"^\s*operand types are: .*", "\n".join(lines[i + 1 : i + 5]), re.M)
+        if operands and "matches these operands" in message:
+            message += f" ({operands[0].strip()})"
         if Path(file).name not in own:
             place = (trail[-1] if trail else None) or _place_after(lines, i, own)
             if place:

@@ -110,7 +110,7 @@ class Builder:
         is_standalone: bool = False,
         keep_intermediates: bool = True,
     ) -> ModuleType | str:
-        """Builds and imports a module from files, as ``torch.utils.cpp_extension.load``; raises :class:`BuildFailed`."""
+        """Builds and imports a module from files, as torch's ``load``; raises :class:`BuildFailed`."""
         if is_standalone:
             raise NotImplementedError("standalone executables are not built for the emulated device")
         paths = [sources] if isinstance(sources, str) else list(map(str, sources))

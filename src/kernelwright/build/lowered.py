@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelwright.build import cache, headers, ptxas
+from kernelwright.build import cache, headers, placed, ptxas, skeleton
 from kernelwright.build.extension import Extension, Unit
 from kernelwright.build.nvcc import CommandFailed, Plan, plan
 from kernelwright.build.toolchain import Toolchain
@@ -66,12 +65,14 @@ class Source:
         extra = headers.standard_includes(unit.text, torch=bool(parts))
         self.text = headers.prefix_text(parts) + headers.HEAD_MARKER + extra + unit.text
 
-    def name(self, *more: str) -> str:
-        """The digest of what determines every product."""
+    def name(self, *more: str, text: bool = True) -> str:
+        """The digest of what determines every product; without the text where ``more`` stands for it."""
         # Files that the unit includes from the user's folders change products, too.
         own = [cache.folder_digest(Path(f), SOURCES) for f in self.extension.folders()]
         known = (self.toolchain.identity, headers.facade_digest())
-        return cache.digest(self.text, self.unit.name, *self.flags, self.arch, *own, *known, *more)
+        return cache.digest(
+            self.text if text else "", self.extension.name, self.unit.name, *self.flags, self.arch, *own, *known, *more
+        )
 
     def plan(self, folder: Path) -> Plan:
         """nvcc's steps, in ``folder``."""
@@ -94,10 +95,20 @@ class Source:
         )
 
 
-def lower(source: Source, sm: str, *, before: Callable[[], None] | None = None) -> Lowered:
+@dataclass(frozen=True)
+class _Host:
+    """What cudafe++ makes of a unit."""
+
+    head: str
+    rest: str
+    flags: list[str]
+    prefix: str
+
+
+def lower(source: Source, sm: str) -> Lowered:
     """Runs both front ends side by side, or finds what they left. Raises :class:`CommandFailed`.
 
-    Where both fail, cudafe++'s word counts: nvcc runs it first. ``before`` runs beside them.
+    Where both fail, cudafe++'s word counts: nvcc runs it first. Where only device bodies changed, it does not run.
     """
 
     def make(folder: Path) -> None:
@@ -109,53 +120,59 @@ def lower(source: Source, sm: str, *, before: Callable[[], None] | None = None) 
             said = steps.run(steps.device_preprocess, steps.compile)
             return said, ptxas.facts(steps, sm)
 
-        def host() -> tuple[list[str], Path | None]:
-            steps.run(steps.host_preprocess, steps.lower)
-            flags = headers.lowered_host_flags(steps, source.toolchain)
-            return flags, source.precompiled(flags)
-
-        with ThreadPoolExecutor(3) as pool:
-            jobs = pool.submit(host), pool.submit(device)
-            if before is not None:
-                pool.submit(before).result()
-            flags, prefix = jobs[0].result()
+        with ThreadPoolExecutor(2) as pool:
+            jobs = pool.submit(_host_text, source, steps), pool.submit(device)
+            host = jobs[0].result()
             said, kernels = jobs[1].result()
-        head, rest = headers.cut(steps.lowered.read_text())
-        if prefix is not None and head == (prefix / "prefix.h").read_text():
-            head = ""
-        stub = steps.stub.read_text().replace(steps.fatbin.name, "fatbin.c")
         facts = {
-            "flags": flags,
-            "prefix": prefix.name if prefix is not None and not head else "",
+            "flags": host.flags,
+            "prefix": host.prefix,
             "kernels": [to_json(fact) for fact in kernels],
             "said": said,
         }
-        # The scratch folder is no place that anyone can open.
-        ptx = steps.ptx.read_text().replace(f"{work}/", "")
-        for name, text in (
-            ("unit.ptx", ptx),
-            ("head.cpp", head),
-            ("rest.cpp", rest),
-            ("stub.c", stub),
-        ):
-            (folder / name).write_text(text)
+        (folder / "unit.ptx").write_text(steps.ptx.read_text().replace(f"{work}/", ""))  # nobody can open that folder
+        (folder / "head.cpp").write_text(host.head)
+        (folder / "rest.cpp").write_text(host.rest)
+        (folder / "stub.c").write_text(steps.stub.read_text().replace(steps.fatbin.name, "fatbin.c"))
         (folder / "facts.json").write_text(json.dumps(facts))
         shutil.rmtree(work)
 
     entry, _ = cache.obtain("lowered", source.name(sm), make)
     facts = json.loads((entry / "facts.json").read_text())
-    rest = (entry / "rest.cpp").read_text()
     stub = (entry / "stub.c").read_text()
     return Lowered(
         ptx=(entry / "unit.ptx").read_text(),
         head=(entry / "head.cpp").read_text(),
-        rest=re.sub(r'#include "[^"]*\.cudafe1\.stub\.c"', lambda _: stub, rest),
+        rest=re.sub(r'#include "[^"]*\.cudafe1\.stub\.c"', lambda _: stub, (entry / "rest.cpp").read_text()),
         stub=stub,
         host_flags=tuple(facts["flags"]),
         prefix=cache.root() / "prefix" / facts["prefix"] if facts["prefix"] else None,
         kernels=tuple(from_json(KernelFacts, fact) for fact in facts["kernels"]),
         said=facts["said"],
     )
+
+
+def _host_text(source: Source, steps: Plan) -> _Host:
+    """cudafe++'s text, kept by the unit's skeleton and moved to the unit's present lines."""
+    bare, places = placed.separate(skeleton.of(source.text))
+    fixed = [json.dumps(places)] if placed.names_lines(bare) else []
+
+    def make(folder: Path) -> None:
+        steps.run(steps.host_preprocess, steps.lower)
+        flags = headers.lowered_host_flags(steps, source.toolchain)
+        prefix = source.precompiled(flags)
+        head, rest = headers.cut(steps.lowered.read_text())
+        equal = prefix is not None and head == (prefix / "prefix.h").read_text()
+        (folder / "head.cpp").write_text("" if equal else head)
+        (folder / "rest.cpp").write_text(rest)
+        facts = {"flags": flags, "prefix": prefix.name if prefix is not None and equal else "", "places": places}
+        (folder / "facts.json").write_text(json.dumps(facts))
+
+    entry, _ = cache.obtain("hosttext", source.name("host", bare, *fixed, text=False), make)
+    facts = json.loads((entry / "facts.json").read_text())
+    old = [(str(file), int(line)) for file, line in facts["places"]]
+    rest = placed.retold((entry / "rest.cpp").read_text(), old, places)
+    return _Host((entry / "head.cpp").read_text(), rest, facts["flags"], facts["prefix"])
 
 
 __all__ = ["CommandFailed", "Lowered", "Source", "lower"]

@@ -76,3 +76,21 @@ def moved(assembly: str, old: Sequence[Place], new: Sequence[Place]) -> str:
         return f"{match[1]}{match[2]} {found}"
 
     return re.sub(r"^(\s*\.loc )(\d+) (\d+)", place, assembly, flags=re.M)
+
+
+def retold(text: str, old: Sequence[Place], new: Sequence[Place]) -> str:
+    """``text`` with its line markers moved from ``old`` to ``new`` places."""
+    lines = dict(reversed(list(zip(old, new, strict=True))))
+    if all(a == b for a, b in lines.items()):
+        return text
+    file = ""
+    made: list[str] = []
+    for raw in text.split("\n"):
+        marker = MARKER.match(raw)
+        if marker:
+            file = marker[2] if marker[2] is not None else file
+            moved_to = lines.get((file, int(marker[1])))
+            if moved_to:
+                raw = f"# {moved_to[1]}" + (f' "{file}"' if marker[2] is not None else "")
+        made.append(raw)
+    return "\n".join(made)

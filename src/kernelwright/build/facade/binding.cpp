@@ -64,6 +64,7 @@ void translate() {
   try {
     throw;
   } catch (error_already_set&) {
+  } catch (const c10::Error& e) { set_python_error(e.kw_kind(), e.what());  // torch registers its own translator
   } catch (const type_error& e) { PyErr_SetString(PyExc_TypeError, e.what());
   } catch (const value_error& e) { PyErr_SetString(PyExc_ValueError, e.what());
   } catch (const index_error& e) { PyErr_SetString(PyExc_IndexError, e.what());
@@ -196,7 +197,7 @@ void module_::attach(detail::record* f, const detail::words* shown, const std::s
   method->ml_name = strdup(name);
   method->ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&detail::dispatch));
   method->ml_flags = METH_FASTCALL | METH_KEYWORDS;
-  method->ml_doc = strdup((f->name + f->signature + "\n\n" + f->doc + "\n").c_str());
+  method->ml_doc = strdup((f->name + f->signature + "\n" + (f->doc.empty() ? "" : "\n" + f->doc + "\n")).c_str());
   auto capsule = object::steal(PyCapsule_New(f, "kernelwright.function", nullptr));
   auto module_name = object::steal(PyModule_GetNameObject(p_));
   PyModule_AddObject(p_, name, PyCFunction_NewEx(method, capsule.ptr(), module_name.ptr()));

@@ -86,9 +86,9 @@ inline Tensor div(const Tensor& a, const Scalar& b) { return a.div(b); }
 inline Tensor pow(const Tensor& a, const Scalar& b) { return a.pow(b); }
 inline Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const Scalar& beta = 1, const Scalar& alpha = 1) { return c.addmm(a, b, beta, alpha); }
 inline Tensor sum(const Tensor& a, std::optional<ScalarType> t = std::nullopt) { return a.sum(t); }
-inline Tensor sum(const Tensor& a, IntArrayRef d, bool keep = false, std::optional<ScalarType> t = std::nullopt) { return a.sum(d, keep, t); }
+inline Tensor sum(const Tensor& a, OptionalIntArrayRef d, bool keep = false, std::optional<ScalarType> t = std::nullopt) { return a.sum(d, keep, t); }
 inline Tensor mean(const Tensor& a, std::optional<ScalarType> t = std::nullopt) { return a.mean(t); }
-inline Tensor mean(const Tensor& a, IntArrayRef d, bool keep = false, std::optional<ScalarType> t = std::nullopt) { return a.mean(d, keep, t); }
+inline Tensor mean(const Tensor& a, OptionalIntArrayRef d, bool keep = false, std::optional<ScalarType> t = std::nullopt) { return a.mean(d, keep, t); }
 inline std::tuple<Tensor, Tensor> max(const Tensor& a, int64_t d, bool keep = false) { return a.max(d, keep); }
 inline std::tuple<Tensor, Tensor> min(const Tensor& a, int64_t d, bool keep = false) { return a.min(d, keep); }
 inline Tensor amax(const Tensor& a, IntArrayRef d = {}, bool keep = false) { return a.amax(d, keep); }

@@ -277,13 +277,12 @@ class Tensor : public TensorBase {
 
   // Reductions.
   Tensor sum(std::optional<ScalarType> t = std::nullopt) const { return call("aten::sum", "", {*this, Arg(t).named("dtype")}); }
-  Tensor sum(std::optional<IntArrayRef> d, bool keep = false, std::optional<ScalarType> t = std::nullopt) const {
-    return call("aten::sum", "dim_IntList", {*this, d, keep, Arg(t).named("dtype")});
+  Tensor sum(OptionalIntArrayRef d, bool keep = false, std::optional<ScalarType> t = std::nullopt) const {
+    return call("aten::sum", "dim_IntList", {*this, d.kw(), keep, Arg(t).named("dtype")});
   }
-  Tensor sum(IntArrayRef d, bool keep = false, std::optional<ScalarType> t = std::nullopt) const { return sum(std::optional<IntArrayRef>(d), keep, t); }
   Tensor mean(std::optional<ScalarType> t = std::nullopt) const { return call("aten::mean", "", {*this, Arg(t).named("dtype")}); }
-  Tensor mean(IntArrayRef d, bool keep = false, std::optional<ScalarType> t = std::nullopt) const {
-    return call("aten::mean", "dim", {*this, d, keep, Arg(t).named("dtype")});
+  Tensor mean(OptionalIntArrayRef d, bool keep = false, std::optional<ScalarType> t = std::nullopt) const {
+    return call("aten::mean", "dim", {*this, d.kw(), keep, Arg(t).named("dtype")});
   }
   Tensor prod(std::optional<ScalarType> t = std::nullopt) const { return call("aten::prod", "", {*this, Arg(t).named("dtype")}); }
   Tensor max() const { return call("aten::max", "", {*this}); }
@@ -300,7 +299,7 @@ class Tensor : public TensorBase {
   Tensor softmax(int64_t d, std::optional<ScalarType> t = std::nullopt) const { return call("aten::softmax", "int", {*this, d, t}); }
   Tensor log_softmax(int64_t d, std::optional<ScalarType> t = std::nullopt) const { return call("aten::log_softmax", "int", {*this, d, t}); }
   Tensor var(bool unbiased) const { return call("aten::var", "", {*this, unbiased}); }
-  Tensor var(IntArrayRef d, bool unbiased, bool keep = false) const { return call("aten::var", "dim", {*this, d, unbiased, keep}); }
+  Tensor var(OptionalIntArrayRef d, bool unbiased, bool keep = false) const { return call("aten::var", "dim", {*this, d.kw(), unbiased, keep}); }
   Tensor norm(const Scalar& p = 2) const { return call("aten::norm", "Scalar", {*this, p}); }
   Tensor all() const { return call("aten::all", "", {*this}); }
   Tensor any() const { return call("aten::any", "", {*this}); }

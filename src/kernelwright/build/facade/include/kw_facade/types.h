@@ -200,7 +200,27 @@ using IntArrayRef = ArrayRef<int64_t>;
 template <typename T>
 using optional = std::optional<T>;
 using std::nullopt;
-using OptionalIntArrayRef = std::optional<IntArrayRef>;
+template <typename T>
+class OptionalArrayRef final {
+ public:
+  constexpr OptionalArrayRef() noexcept = default;
+  constexpr OptionalArrayRef(std::nullopt_t) noexcept {}
+  constexpr OptionalArrayRef(const std::optional<ArrayRef<T>>& other) noexcept : wrapped_(other) {}
+  constexpr OptionalArrayRef(const T& one) noexcept : wrapped_(one) {}
+  constexpr OptionalArrayRef(const std::initializer_list<T>& list) : wrapped_(ArrayRef<T>(list)) {}
+  template <typename U, std::enable_if_t<std::is_convertible_v<U&&, ArrayRef<T>> && !std::is_same_v<std::decay_t<U>, OptionalArrayRef> &&
+                                             !std::is_same_v<std::decay_t<U>, T>, int> = 0>
+  constexpr OptionalArrayRef(U&& value) : wrapped_(ArrayRef<T>(std::forward<U>(value))) {}
+  constexpr bool has_value() const noexcept { return wrapped_.has_value(); }
+  constexpr explicit operator bool() const noexcept { return wrapped_.has_value(); }
+  constexpr const ArrayRef<T>& value() const { return wrapped_.value(); }
+  constexpr const ArrayRef<T>& operator*() const { return *wrapped_; }
+  const std::optional<ArrayRef<T>>& kw() const { return wrapped_; }
+
+ private:
+  std::optional<ArrayRef<T>> wrapped_;
+};
+using OptionalIntArrayRef = OptionalArrayRef<int64_t>;
 
 struct Scalar {
   Scalar() : Scalar(int64_t{0}) {}
