@@ -52,7 +52,7 @@ def test_compiled_emulator_computes_the_expected_bits(name: str) -> None:
         for memory in (given, result):
             library.kw_forget(memory.ctypes.data)
     assert outcome.error == 0, outcome
-    # The host's arithmetic keeps the payloads of NaNs where a GPU's does not, so any NaN will do.
+    # Payloads of NaNs carry the mark of poisoned memory through the compiled emulator, so any NaN will do.
     wrong = instruction_case.mismatches(case, result, any_nan=True)
     assert not wrong, _report(wrong)
 

@@ -1,7 +1,7 @@
 """Every instruction case of tests/emulate/instructions, on the compiled emulator.
 
-One rule beside the file's own: where a case expects a NaN, any NaN will do. The host's arithmetic keeps payloads where
-a GPU's does not, and making every NaN canonical would cost two more operations for each one computed.
+One rule beside the file's own: where a case expects a NaN, any NaN will do. The emulator keeps a NaN's payload where a
+GPU does not, because that is how memory that nobody wrote is recognised in a result.
 """
 
 from __future__ import annotations

@@ -10,7 +10,10 @@ import sys
 
 from case import DRAFTS, FOLDER, texts
 
-for module in ("integer_cases", "float_cases", "convert_cases", "memory_cases", "warp_cases", "control_cases"):
+MODULES = (
+    "integer_cases", "float_cases", "approximate_cases", "convert_cases", "memory_cases", "warp_cases", "control_cases",
+)  # fmt: skip
+for module in MODULES:
     importlib.import_module(module).all_cases()
 
 wanted = {name: text for draft in DRAFTS for name, text in texts(draft).items()}

@@ -5,7 +5,6 @@ Source: PTX ISA 9.0, sections 9.7.3 to 9.7.6.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import ieee
@@ -478,92 +477,9 @@ def setters() -> None:
     )
 
 
-def approximations() -> None:
-    """Bounds are the manual's; inputs avoid ranges in which it promises nothing."""
-    ordinary = [0.5, 1.0, 1.5, 2.0, 3.14159, 0.001, 123.456, 1e-20, 1e20, 7.0, 0.75, 1e-3]
-
-    def bits(x: float) -> int:
-        return ieee.rounded("f32", ieee.Fraction(x))
-
-    both = [bits(s * x) for x in ordinary for s in (1, -1)]
-    specials = [0, 1 << 31, ieee.inf("f32", False), ieee.inf("f32", True), 0x7FC00000]
-
-    def case(
-        instruction: str, pool: list[int], function: Callable[[float], float | None], tolerance: dict[str, float]
-    ) -> None:
-        def expected(a: int) -> int | str:
-            return approximate(a, function)
-
-        name = instruction
-        values = pool + specials
-        emit(
-            Draft(
-                name,
-                SOURCE,
-                f"{instruction} d, a;",
-                {"a": ("f32", values)},
-                {"d": ("f32", [expected(a) for a in values])},
-                tolerances={"d": tolerance},
-            )
-        )
-
-    small = [bits(s * x) for x in (0.5, 1.0, 1.5, 2.0, 3.0, 0.001, 6.0, 0.1, 1e-8) for s in (1, -1)]
-    for ftz in ("", ".ftz"):
-        case(f"rcp.approx{ftz}.f32", both, lambda x: 1 / x if x else math.copysign(math.inf, x), {"ulp": 1})
-        case(f"sqrt.approx{ftz}.f32", both, lambda x: None if x < 0 else math.sqrt(x), {"relative": 2**-23})
-        case(
-            f"rsqrt.approx{ftz}.f32",
-            both,
-            lambda x: math.copysign(math.inf, x) if x == 0 else None if x < 0 else 1 / math.sqrt(x),
-            {"relative": 2**-22.9},
-        )
-        case(f"ex2.approx{ftz}.f32", small + [bits(x) for x in (100.0, -100.0, 30.25)], exp2, {"ulp": 2})
-        case(
-            f"lg2.approx{ftz}.f32",
-            both,
-            lambda x: None if x < 0 else -math.inf if x == 0 else math.log2(x) if x < math.inf else x,
-            {"absolute": 2**-22, "relative": 2**-22},
-        )
-        case(f"sin.approx{ftz}.f32", small, lambda x: math.sin(x) if math.isfinite(x) else None, {"absolute": 2**-20.5})
-        case(f"cos.approx{ftz}.f32", small, lambda x: math.cos(x) if math.isfinite(x) else None, {"absolute": 2**-20.5})
-        for kind in ("approx", "full"):
-            rows = tuples(seeded(f"div.{kind}{ftz}"), [both, both], [0, 0], most=120)[:120]
-            emit(
-                Draft(
-                    f"div.{kind}{ftz}.f32",
-                    SOURCE,
-                    f"div.{kind}{ftz}.f32 d, a, b;",
-                    {"a": ("f32", [r[0] for r in rows]), "b": ("f32", [r[1] for r in rows])},
-                    {"d": ("f32", [ieee.text("f32", ieee.div("f32", *r)) for r in rows])},
-                    tolerances={"d": {"ulp": 2}},
-                )
-            )
-    case("tanh.approx.f32", small, math.tanh, {"relative": 2**-10.9})
-
-
-def exp2(x: float) -> float:
-    return math.inf if x == math.inf else 0.0 if x == -math.inf else 2.0**x
-
-
-def approximate(a: int, function: Callable[[float], float | None]) -> int | str:
-    # Every NaN here is the canonical one: observed on an H200, driver 13.0, 2026-11-29.
-    if ieee.is_nan("f32", a):
-        return ieee.NAN["f32"]
-    x = math.copysign(math.inf, -1 if a >> 31 else 1) if ieee.is_inf("f32", a) else float(ieee.value("f32", a))
-    if x == 0 and a >> 31:
-        x = -0.0
-    y = function(x)
-    if y is None:
-        return ieee.NAN["f32"]
-    if math.isinf(y):
-        return ieee.inf("f32", y < 0)
-    return ieee.rounded("f32", ieee.Fraction(y), zero_negative=math.copysign(1, y) < 0)
-
-
 def all_cases() -> None:
     arithmetic()
     tininess()
     extremes()
     packed_extremes()
     comparisons()
-    approximations()

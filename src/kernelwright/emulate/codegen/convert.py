@@ -1,6 +1,7 @@
 """cvt: between integers, reals and halves, with every rounding, saturation and flush.
 
-Source: PTX ISA 9.0, 9.7.9.21. A NaN becomes 0, or the most negative pattern where a 64-bit type takes part.
+Source: PTX ISA 9.0, 9.7.9.21. A NaN becomes 0, or the most negative pattern where a 64-bit type takes part. Between
+reals it keeps its payload, of which an H200 leaves at most the sign: by it judge/poison.py knows what nobody wrote.
 """
 
 from __future__ import annotations
@@ -84,17 +85,9 @@ def _to_f16(g: Lanes, value: Value, source: int, mode: int) -> Value:
     return g.take_lanes(1, "i16")
 
 
-def _without_payload(g: Lanes, value: Value, given: Value) -> Value:
-    """A float made from the double ``given``: a NaN keeps its sign and nothing else (H200, driver 13.0, 2026-11-29)."""
-    t = g.text
-    bits = t.as_type(value, "i32")
-    nan = t.op("and", bits, constant("i32", 0xFFC00000))
-    return t.as_type(t.select(t.compare("fcmp uno", given, given), nan, bits), "float")
-
-
 def _real_to_real(g: Lanes, target: str, source: str) -> None:
     t, mode = g.text, _mode(g)
-    given = value = _prepared(g, 1, source)
+    value = _prepared(g, 1, source)
     if mode in _TO_INTEGER:
         value = t.intrinsic(_TO_INTEGER[mode], value)
     if target == "f64":
@@ -121,7 +114,6 @@ def _real_to_real(g: Lanes, target: str, source: str) -> None:
             value = g.take_lanes(0, "float")
         else:
             value = t.cast("fptrunc", value, "float")
-        value = _without_payload(g, value, given)
     if target != "f32":
         g.result(_narrow(g, value, target))
         return

@@ -156,8 +156,6 @@ KW_API void kw_to_f16(kw_warp *w, int source, int mode) {
     float f = float_to_odd(x);
     made[l] = mode == 1 ? _cvtss_sh(f, _MM_FROUND_TO_ZERO) : mode == 2 ? _cvtss_sh(f, _MM_FROUND_TO_NEG_INF)
             : mode == 3 ? _cvtss_sh(f, _MM_FROUND_TO_POS_INF) : _cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT);
-    /* Of a double's NaN only the sign is left (H200, driver 13.0, 2026-11-29). */
-    if (source == 1 && x != x) made[l] = (uint16_t)(bits_of(x) >> 48 & 0x8000) | 0x7e00;
   }
   memcpy(out, made, sizeof made);
 }
