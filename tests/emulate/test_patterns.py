@@ -52,7 +52,7 @@ def patterns(tmp_path: Path, source: str) -> list[tuple[tuple[int, ...], tuple[i
     cuda = tmp_path / "k.cu"
     cuda.write_text(source)
     subprocess.run(
-        [str(find()), "-ptx", "-arch=sm_80", "-lineinfo", str(cuda), "-o", str(tmp_path / "k.ptx")],
+        [str(find().nvcc), "-ptx", "-arch=sm_80", "-lineinfo", str(cuda), "-o", str(tmp_path / "k.ptx")],
         check=True,
         capture_output=True,
     )
