@@ -173,7 +173,8 @@ def test_unwritten_elements_under_a_grid_that_covers_them_point_at_the_kernels_i
 
 
 def test_a_nan_made_from_poison_is_only_likely_uninitialised_memory(evidence: Make, wrong: Make) -> None:
-    cause = explain(evidence(numerics=wrong(tainted=5, nan=5)))[0]
+    text = evidence().candidate_text.replace("float window[3], other;", "").replace("window[i % 5] = 0.f;", "")
+    cause = explain(evidence(text, numerics=wrong(tainted=5, nan=5)))[0]
     assert (cause.id, cause.confidence) == ("memory.uninitialised", Confidence.LIKELY)
     # The kernel has an array of its own, so which memory was read is not known.
     assert cause.line == 0
@@ -338,3 +339,23 @@ def test_a_candidate_that_is_no_python_is_a_syntax_error_at_its_line(evidence: M
 def test_a_missing_model_new_is_one_plain_sentence(evidence: Make) -> None:
     error = ExceptionFact("kernelwright.candidate.load.MissingModelNew", "candidate.py defines no ModelNew")
     assert [cause.sentence for cause in explain(evidence(exception=error))] == ["candidate.py defines no ModelNew."]
+
+
+def test_a_barrier_that_exited_threads_never_reach_is_named_beside_a_wrong_result_only(
+    evidence: Make, finding: Make, wrong: Make, at: At
+) -> None:
+    seen = finding("sync.divergent-barrier", at("if (i <= n)"), access="barrier", bytes=0)
+    numerics = wrong()
+    named = explain(evidence(observations=(seen,), numerics=numerics))
+    assert [(cause.id, cause.confidence) for cause in named] == [("sync.divergent-barrier", Confidence.LIKELY)]
+    right = dataclasses.replace(numerics, trials=())
+    assert explain(evidence(observations=(seen,), numerics=right)) == ()
+
+
+def test_an_output_made_of_unwritten_memory_is_only_described_where_shared_memory_may_be_to_blame(
+    evidence: Make, wrong: Make
+) -> None:
+    text = evidence().candidate_text.replace("float window[3], other;", "__shared__ float tile[64];")
+    (cause,) = explain(evidence(text, numerics=wrong(tainted=1, nan=1)))
+    assert cause.id == "unexplained"
+    assert "1 of them computed from memory that nobody had written yet" in cause.sentence

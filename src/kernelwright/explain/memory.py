@@ -26,7 +26,7 @@ def causes(case: Case) -> Iterator[Cause]:
     for output in _outputs(case):
         if output.mismatch is not None and output.mismatch.unwritten:
             yield unwritten(case, output, output.mismatch)
-        if output.mismatch is not None and output.mismatch.tainted:
+        if output.mismatch is not None and output.mismatch.tainted and not _keeps_private_memory(case):
             yield tainted(case, output, output.mismatch)
 
 
@@ -179,11 +179,8 @@ def unwritten(case: Case, output: OutputNumerics, mismatch: Mismatch) -> Cause:
 def tainted(case: Case, output: OutputNumerics, mismatch: Mismatch) -> Cause:
     """A NaN in the output was computed from memory that nobody wrote."""
     line, evidence = 0, ["device memory starts filled with a NaN whose bits arithmetic preserves; the output holds it"]
-    text = " ".join(function.body for function in case.sources.functions)
     made = [a for f in case.sources.functions if not f.is_kernel for a in allocations(f) if a.call.endswith("empty")]
-    private = "__shared__" in text or any(local_arrays(f) for f in case.sources.functions)
-    if not private and len(made) == 1:
-        # Neither shared nor local memory is declared, so only this tensor can have been read before it was written.
+    if len(made) == 1:
         line = made[0].line
         evidence.append("it is the only memory that the candidate leaves uninitialised")
     return case.cause(
@@ -196,6 +193,12 @@ def tainted(case: Case, output: OutputNumerics, mismatch: Mismatch) -> Cause:
         fix=_WRITE_FIRST,
         confidence=Confidence.LIKELY,
     )
+
+
+def _keeps_private_memory(case: Case) -> bool:
+    """Whether kernels have shared or local memory: read too early there, the fault may as well be a missing barrier."""
+    text = " ".join(function.body for function in case.sources.functions)
+    return "__shared__" in text or any(local_arrays(f) for f in case.sources.functions)
 
 
 _WRITE_FIRST = "Write it first: torch::zeros for an accumulator, an initial store and a barrier for shared memory."

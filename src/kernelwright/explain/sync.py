@@ -1,6 +1,7 @@
 """Causes of the families ``sync`` and ``warp``: threads do not wait for one another, or a warp is taken for a block.
 
-Needs: the emulated device's findings. The rule: the finding's own line in the candidate, except that a barrier which
+Needs: the emulated device's findings; or, beside a wrong result, its observations: what hardware tolerates, such as a
+barrier that exited threads never reach. The rule: the finding's own line in the candidate, except that a barrier which
 some threads never reach is explained by the early return that takes them away, where there is exactly one.
 """
 
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 
 from kernelwright.explain import access
 from kernelwright.explain.case import Case
-from kernelwright.records import Cause, Finding, Stage
+from kernelwright.records import Cause, Confidence, Finding, Stage
 
 _MEANS = {
     "sync.shared-race": "another thread of the block touches the same word of shared memory with no barrier between",
@@ -40,9 +41,17 @@ def causes(case: Case) -> Iterator[Cause]:
     for finding in case.evidence.findings:
         if finding.cause in _MEANS:
             yield seen(case, finding)
+    numerics = case.evidence.numerics
+    if numerics is None or case.evidence.findings or all(trial.passed for trial in numerics.trials):
+        return
+    for observation in case.evidence.observations:
+        if observation.cause in _MEANS:
+            yield seen(case, observation, stage=Stage.JUDGE, confidence=Confidence.LIKELY)
 
 
-def seen(case: Case, finding: Finding) -> Cause:
+def seen(
+    case: Case, finding: Finding, *, stage: Stage = Stage.RUN, confidence: Confidence = Confidence.CERTAIN
+) -> Cause:
     """What the device saw, at its line."""
     frame = case.own_frame(finding.frames)
     line = frame.line if frame else 0
@@ -55,11 +64,12 @@ def seen(case: Case, finding: Finding) -> Cause:
     at = f" {access.does(finding)} {access.where(finding)}" if finding.bytes else ""
     return case.cause(
         finding.cause,
-        Stage.RUN,
+        stage,
         f"{access.who(finding)}{at}: {_MEANS[finding.cause]}.",
         line=line,
         evidence=evidence,
         fix=_FIX[finding.cause],
+        confidence=confidence,
     )
 
 

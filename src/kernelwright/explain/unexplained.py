@@ -95,7 +95,12 @@ def differs(case: Case, output: OutputNumerics) -> Cause:
         )
     kinds = [
         f"{count} of them {word}"
-        for count, word in ((mismatch.nan, "NaN"), (mismatch.inf, "infinite"), (mismatch.unwritten, "never written"))
+        for count, word in (
+            (mismatch.nan, "NaN"),
+            (mismatch.inf, "infinite"),
+            (mismatch.unwritten, "never written"),
+            (mismatch.tainted, "computed from memory that nobody had written yet"),
+        )
         if count
     ]
     first = f"at {list(mismatch.first)} it is {mismatch.first_got:.7g} and should be {mismatch.first_expected:.7g}"
