@@ -143,6 +143,27 @@ def tininess() -> None:
         )
 
 
+def tiny_quotients() -> None:
+    """Just below twice a power of two, by a power of two: half a subnormal unit below the smallest normal."""
+    rng = seeded("tiny quotients")
+    minus = 1 << 31
+    rows = []
+    for i in range(32):
+        exponent = rng.randrange(2, 120)
+        a = (exponent << 23) | (0x7FFFFF - (i >> 3))
+        rows.append((a | minus * (i & 1), (exponent + 127) << 23 | minus * (i >> 1 & 1)))
+    for mode in ("rn", "rp"):
+        emit(
+            Draft(
+                f"div.{mode}.ftz.f32.tiny",
+                SOURCE,
+                f"div.{mode}.ftz.f32 d, a, b;",
+                {"a": ("f32", [row[0] for row in rows]), "b": ("f32", [row[1] for row in rows])},
+                {"d": ("f32", [evaluate("div", "f32", mode, True, False, row) for row in rows])},
+            )
+        )
+
+
 def relu(t: str, result: int | str) -> int | str:
     bits = int(result, 16) if isinstance(result, str) else result
     return 0 if not ieee.is_nan(t, bits) and ieee.sign(t, bits) else result
@@ -480,6 +501,7 @@ def setters() -> None:
 def all_cases() -> None:
     arithmetic()
     tininess()
+    tiny_quotients()
     extremes()
     packed_extremes()
     comparisons()

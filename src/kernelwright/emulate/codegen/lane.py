@@ -64,6 +64,8 @@ class Lanes:
         self.symbols: dict[str, int] = {}
         self.scalars: frozenset[str] = frozenset()
         self.slots: dict[str, int] = {}
+        self.flushed: dict[str, Value] = {}
+        """Names of this block's values that ``.ftz`` has asked for, to what they are without subnormals."""
         self._known: dict[str, Value] = {}
         self._dirty: dict[str, str] = {}
         self._mask: Value | None = None
@@ -75,6 +77,7 @@ class Lanes:
         """Forget what belongs to the block before."""
         self._known.clear()
         self._dirty.clear()
+        self.flushed.clear()
         self._mask = self._lanes = None
         self.text.forget()
 

@@ -24,6 +24,8 @@ def flushed(g: Lanes, value: Value) -> Value:
     """Subnormals become zeros of their sign (f32 only)."""
     if value.element != "float":
         return value
+    if value.text in g.flushed:
+        return g.flushed[value.text]
     t = g.text
     bits = t.as_type(value, "i32")
     return flushed_where(
@@ -35,7 +37,9 @@ def flushed_where(g: Lanes, value: Value, tiny: Value) -> Value:
     """A zero of the value's sign in the lanes where ``tiny`` holds (f32)."""
     t = g.text
     bits = t.as_type(value, "i32")
-    return t.as_type(t.select(tiny, t.op("and", bits, constant("i32", 0x80000000)), bits), "float")
+    result = t.as_type(t.select(tiny, t.op("and", bits, constant("i32", 0x80000000)), bits), "float")
+    g.flushed[value.text] = g.flushed[result.text] = result
+    return result
 
 
 _SCALE = 4.0
@@ -43,10 +47,10 @@ _SCALE = 4.0
 
 
 def flushed_result(g: Lanes, value: Value, again: Callable[[Callable[[Value], Value]], Value]) -> Value:
-    """A product or fused product, flushed. ``again`` computes it once more with the operands that it passes through the
-    function it is given, by which the result grows and is rounded among normal numbers.
+    """A product, fused product or quotient, flushed. ``again`` computes it once more with the operands that it passes
+    through the function it is given, by which the result grows and is rounded among normal numbers.
 
-    Where scaling overflows, the result is far from subnormal: an operand of 2**126 times a normal one is 1 or more.
+    Where scaling overflows, the result is far from subnormal: 2**126 times a normal number is 1 or more, by one 1/4.
     """
     t = g.text
     scaled = t.intrinsic("fabs", again(lambda x: t.op("fmul", x, real("float", _SCALE))))
@@ -70,7 +74,7 @@ def inputs(g: Lanes, *positions: int) -> tuple[Value, ...]:
 def finish(g: Lanes, value: Value) -> None:
     """Flush, saturate, write."""
     t = g.text
-    if g.has("ftz") and g.instruction.op not in ("mul", "fma", "mad"):
+    if g.has("ftz") and g.instruction.op not in ("mul", "fma", "mad", "div"):
         value = flushed(g, value)
     if g.has("sat"):
         value = saturated(g, value)
@@ -138,7 +142,13 @@ def fused(g: Lanes) -> None:
 def divide(g: Lanes) -> None:
     """div: .approx and .full are done exactly too."""
     a, b = inputs(g, 1, 2)
-    finish(g, directed(g, "div", a, b) if rounding(g) else g.text.op("fdiv", a, b))
+    if rounding(g):
+        finish(g, directed(g, "div", a, b))
+        return
+    value = g.text.op("fdiv", a, b)
+    if g.has("ftz"):
+        value = flushed_result(g, value, lambda scale: g.text.op("fdiv", scale(a), b))
+    finish(g, value)
 
 
 def square_root(g: Lanes) -> None:
