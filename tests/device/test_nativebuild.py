@@ -88,6 +88,17 @@ def test_missing_compiler_says_how_to_get_one(tmp_path: Path, monkeypatch: pytes
         nativebuild.compiler.cache_clear()
 
 
+def test_a_broken_path_does_not_keep_our_parts_from_being_compiled(
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nativebuild.compiler.cache_clear()
+    monkeypatch.setenv("PATH", "/nonexistent")
+    try:
+        assert answer(nativebuild.build_shared("answer", [source(tmp_path, 7)], language="c")) == 7
+    finally:
+        nativebuild.compiler.cache_clear()
+
+
 def test_archive_holds_every_object(tmp_path: Path) -> None:
     other = tmp_path / "other.c"
     other.write_text("int other(void) { return 1; }\n")

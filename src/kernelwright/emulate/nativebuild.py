@@ -42,7 +42,7 @@ def compiler(language: Language) -> tuple[str, str]:
     variable, names = _COMPILERS[language]
     asked = os.environ.get(variable, "").split()
     for name in asked[:1] or names:
-        path = shutil.which(name)
+        path = shutil.which(name, path=_search_path())
         if path is None:
             continue
         answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
@@ -53,6 +53,11 @@ def compiler(language: Language) -> tuple[str, str]:
         searched=", ".join(asked[:1] or names),
         hint=f"install one (Debian, Ubuntu: apt install {names[0]}) or name one in the environment variable {variable}",
     )
+
+
+def _search_path() -> str:
+    """PATH and the system's own folders: a PATH that is broken is the candidate's build's affair, not our parts'."""
+    return os.pathsep.join(part for part in (os.environ.get("PATH", ""), os.defpath) if part)
 
 
 def build_shared(
@@ -149,7 +154,8 @@ def _objects(sources: Sequence[Path], flags: Sequence[str], language: Language, 
 
 
 def _run(command: list[str], what: str) -> None:
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PATH": _search_path()}
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if answer.returncode == 0:
         return
     lines = answer.stderr.splitlines()
