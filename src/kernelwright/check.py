@@ -21,6 +21,7 @@ from kernelwright.errors import EXIT_NO, EXIT_YES, UsageError
 from kernelwright.explain import explain
 from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.stage import measure
+from kernelwright.prebuild import Prebuild
 from kernelwright.problem.layout import outline, read_source
 from kernelwright.records import (
     Cause,
@@ -85,7 +86,9 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
     plan = _plan(problem, candidate, text, options)
     if options.require_speedup is not None and (plan.device != "cuda" or not options.timing):
         raise UsageError("a speed-up can only be required where something is timed", hint="that needs --device cuda")
-    with Confirmation(enabled=options.confirm and plan.device == "emulated") as confirmation:
+    emulated = plan.device == "emulated"
+    ahead = Prebuild(candidate, text, presents_as=plan.presents_as, enabled=emulated)
+    with ahead, Confirmation(enabled=options.confirm and emulated) as confirmation:
         with Supervisor() as supervisor:
             road = Road(supervisor, plan, progress)
             road.on_confirm = confirmation.add
