@@ -297,6 +297,8 @@ class OutputNumerics:
     precision: Precision | None
     """None for integer and boolean outputs."""
     mismatch: Mismatch | None = None
+    allowed_error: float | None = None
+    """Error that passes beside the tolerance, because the reference itself misses it; None where it does not."""
 
 
 @dataclass(frozen=True)

@@ -152,3 +152,44 @@ def test_an_input_that_equals_the_output_is_an_impostor() -> None:
     tally = Tally("output", x.clone(), x, atol=1e-4, rtol=1e-4)
     tally.add(0, oracle.reshape(-1), {0: x.reshape(-1), 1: (x + 1).reshape(-1)})
     assert tally.impostors.passing() == ("input 0",)
+
+
+def test_where_the_reference_misses_the_tolerance_twice_its_error_passes_and_more_fails() -> None:
+    oracle = torch.linspace(1, 2, 1000, dtype=torch.float64)
+    reference = oracle.clone()
+    reference[10] += 0.01
+    good, _ = compared(oracle + 0.019, oracle, reference=reference, pieces=3)
+    assert good.within_tolerance
+    assert good.allowed_error == pytest.approx(0.02)
+    out = oracle + 0.019
+    out[700] += 0.002
+    bad, _ = compared(out, oracle, reference=reference, pieces=3)
+    assert bad.mismatch is not None
+    assert (bad.mismatch.count, bad.mismatch.first, bad.mismatch.worst) == (1, (700,), (700,))
+    assert bad.mismatch.first_expected == pytest.approx(float(oracle[700]), abs=1e-6)
+
+
+def test_a_reference_that_keeps_the_tolerance_allows_nothing_more() -> None:
+    oracle = torch.linspace(1, 2, 1000, dtype=torch.float64)
+    result, _ = compared(oracle + 3e-4, oracle, reference=oracle + 0.9e-4)
+    assert (result.within_tolerance, result.allowed_error) == (False, None)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_reference_that_overflows_allows_nothing_and_never_lets_pass_what_is_not_finite(bad: float) -> None:
+    oracle = torch.linspace(1, 2, 1000, dtype=torch.float64)
+    reference = oracle.clone()
+    reference[0] = bad
+    assert compared(oracle + 0.1, oracle, reference=reference)[0].allowed_error is None
+    reference[1] += 0.5
+    out = oracle.clone()
+    out[5] = bad
+    assert not compared(out, oracle, reference=reference)[0].within_tolerance
+
+
+def test_an_error_that_the_reference_allows_counts_for_impostors_too() -> None:
+    oracle = torch.linspace(1, 2, 1000, dtype=torch.float64)
+    reference = oracle.clone()
+    reference[10] += 1.5
+    tally = compared(oracle, oracle, reference=reference)[1]
+    assert tally.impostors.passing(tally.allowed) == ("zeros", "constant", "mean")

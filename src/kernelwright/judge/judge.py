@@ -64,7 +64,7 @@ def judge(
         if yardsticks is not None and not tally.exact and pair.reference.is_floating_point():
             grade = precision.grade(tally.rms, tally.reference_rms, yardsticks[pair.number], dtype=tally.dtype)
         results.append(tally.result(grade))
-    asked = [tally.impostors.passing() for tally in tallies if not tally.exact]
+    asked = [tally.impostors.passing(tally.allowed) for tally in tallies if not tally.exact]
     impostors = None
     if asked:
         impostors = tuple(name for name in asked[0] if all(name in other for other in asked))

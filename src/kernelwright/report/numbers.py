@@ -31,6 +31,11 @@ def numerics_lines(numerics: Numerics | None) -> Iterator[str]:
     )
     for output in _worst(numerics):
         yield _output(output)
+        if output.allowed_error is not None:
+            yield (
+                f"the reference itself misses the tolerance there, so an error up to "
+                f"{wording.error(output.allowed_error)}, twice its largest, passes"
+            )
         if output.mismatch is not None:
             yield from _mismatch(output.mismatch)
     for trial in numerics.trials:
