@@ -102,7 +102,7 @@ def _build(record: BuildRecord) -> Iterator[str]:
         )
         stack = f", {wording.bytes_of(kernel.stack_bytes)} stack" if kernel.stack_bytes else ""
         yield (
-            f"{kernel.name}: {wording.many(kernel.registers, 'register')}, "
+            f"{wording.kernel(kernel.name)}: {wording.many(kernel.registers, 'register')}, "
             f"{wording.bytes_of(kernel.static_shared_bytes)} shared, {spilled}{stack}"
         )
     if len(record.kernels) > MOST_KERNELS:

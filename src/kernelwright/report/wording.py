@@ -52,8 +52,12 @@ def launch(fact: LaunchFact) -> str:
     """``kernel<<<(64,1,1), (256,1,1)>>>``, with the dynamic shared memory where there is any."""
     grid, block = (f"({','.join(str(n) for n in sizes)})" for sizes in (fact.grid, fact.block))
     dynamic = f", {fact.dynamic_shared_bytes} B" if fact.dynamic_shared_bytes else ""
-    name = fact.kernel.removeprefix("void ").split("(", 1)[0].strip() or fact.kernel
-    return f"{name}<<<{grid}, {block}{dynamic}>>>"
+    return f"{kernel(fact.kernel)}<<<{grid}, {block}{dynamic}>>>"
+
+
+def kernel(demangled: str) -> str:
+    """A kernel's name without its parameters: ``reduce<float>``."""
+    return demangled.removeprefix("void ").split("(", 1)[0].strip() or demangled
 
 
 def scaled(value: float) -> str:
