@@ -45,3 +45,8 @@ def test_what_the_host_can_see_stays(source: str) -> None:
 
 def test_comments_do_not_count() -> None:
     assert skeleton.of("int a; // one\nint b;").split() == ["int", "a;", "int", "b;"]
+
+
+def test_lines_inside_device_functions_are_known_by_their_place() -> None:
+    source = '#line 9 "candidate.py"\n// a word\n__global__ void k() {\n  a();\n}\nvoid host() {\n  b();\n}\n'
+    assert skeleton.device_lines(source) == {("candidate.py", 11)}

@@ -8,6 +8,7 @@ is never changed afterwards. A killed build leaves only a ``.making-`` folder th
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import shutil
 import tempfile
@@ -37,6 +38,12 @@ def folder_digest(root: Path, suffixes: Iterable[str] = (".h",)) -> str:
     wanted = tuple(suffixes)
     files = sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in wanted)
     return digest(*(part for p in files for part in (str(p.relative_to(root)), p.read_bytes())))
+
+
+@functools.cache
+def code() -> str:
+    """The digest of this package's own code: what a finished module or a verdict of the headers also depends on."""
+    return folder_digest(Path(__file__).parent, (".py", ".cpp"))
 
 
 def root() -> Path:

@@ -3,7 +3,8 @@
 Why: the facade may refuse what torch accepts, so its word is no verdict and the real headers are asked, which takes
 from half a minute to two. The rule: that is spared only where the message is about something that the user's files
 alone decide: the extension's name, a function of the user's that is not declared or not defined, a name of the user's
-that is defined twice, or a symbol that libtorch is known not to have. Everything else falls through.
+that is defined twice, a symbol that libtorch is known not to have, or the inside of a device function. Everything
+else falls through.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from kernelwright.build import skeleton
 from kernelwright.build.extension import Extension
 from kernelwright.build.link import Reference, Unresolved
 from kernelwright.build.nvcc import CommandFailed
@@ -26,10 +28,32 @@ def settles(failure: CommandFailed | Unresolved, told: Sequence[Diagnostic], ext
     return any(d.severity == "error" and _decided(d, extension) for d in told)
 
 
+_TORCHS = re.compile(r"\b(at|c10|torch|caffe2|pybind11)::|\b(TORCH|AT|C10|CUDA_KERNEL)_|Tensor|Accessor")
+
+
+def in_device_code(told: Sequence[Diagnostic], extension: Extension) -> bool:
+    """Whether the first error lies in a device function's body and names nothing of torch's.
+
+    Device code sees CUDA, the user's own names and the flags, which are the same in either tier. Asked only once the
+    sources were compiled for the device's own architecture.
+    """
+    first = next((d for d in told if d.severity == "error"), None)
+    if first is None:
+        return False
+    if first.tool == "ptxas":
+        return True
+    bodies = {place for unit in extension.units if unit.cuda for place in skeleton.device_lines(unit.text)}
+    return (first.file, first.line) in bodies and not _TORCHS.search(first.message + " " + first.text)
+
+
 def _decided(d: Diagnostic, extension: Extension) -> bool:
     undeclared = re.search(r"'(\w+)' was not declared in this scope", d.message)
     if undeclared:
         return undeclared[1] in extension.functions
+    if d.tool == "g++" and re.search(
+        r"'__(global|device|shared|constant)__' (does not name|was not declared)", d.message
+    ):
+        return True  # torch/extension.h brings no CUDA headers
     twice = re.search(
         r"redefinition of '[^']*\b(?:PyInit_|pybind11_init_)\w+"
         r"|declaration is incompatible with (?:previous )?\"\w+\" \(declared at line \d+\)"

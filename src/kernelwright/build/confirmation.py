@@ -26,7 +26,9 @@ def run(request: ConfirmRequest) -> ConfirmResult:
     start = time.monotonic()
     try:
         chain = toolchain.find()
-        name = cache.digest("confirmed", request.extension.identity(chain), request.arch, *request.libraries)
+        name = cache.digest(
+            "confirmed", cache.code(), request.extension.identity(chain), request.arch, *request.libraries
+        )
         if cache.lookup("confirmed", name):
             return ConfirmResult(True, seconds=time.monotonic() - start, how="cached")
         with tempfile.TemporaryDirectory(prefix="kernelwright-confirm-") as work:

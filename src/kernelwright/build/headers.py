@@ -22,7 +22,7 @@ from kernelwright.emulate.nativebuild import NATIVE
 FACADE = Path(__file__).parent / "facade" / "include"
 
 _BASE = ("tensor", "factories", "dispatch")
-_EXTRA = ("cuda", "binding")
+_EXTRA = ("cuda_check", "cuda", "binding")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 
 

@@ -27,6 +27,7 @@ from kernelwright.build.lines import LineMap
 from kernelwright.build.link import Unresolved
 from kernelwright.build.module import Built
 from kernelwright.build.nvcc import CommandFailed
+from kernelwright.emulate.demangle import demangle
 from kernelwright.errors import MachineError
 from kernelwright.records import BuildRecord, Diagnostic
 
@@ -156,11 +157,13 @@ class Builder:
         built, record = self._tiers(extension, chain, arch, sm, record, start)
         for key, path in built.ptx.items():
             self.context.device.provide_ptx(key, path.read_text())
+        self.context.device.provide_registers({fact.name: fact.registers for fact in built.kernels})
+        kernels = tuple(replace(fact, name=demangle(fact.name)) for fact in built.kernels)
         module = self._import(extension, built.module, is_python_module, record)
-        record = replace(record, ok=True, cached=built.cached, kernels=built.kernels, seconds=time.monotonic() - start)
+        record = replace(record, ok=True, cached=built.cached, kernels=kernels, seconds=time.monotonic() - start)
         self.context.on_record(record)
         if record.tier == "fast":
-            self.context.on_confirm_request(ConfirmRequest(extension, arch, sm, link.native_flags()))
+            self.context.on_confirm_request(ConfirmRequest(extension, record.arch, sm, link.native_flags()))
         return module
 
     def _tiers(
@@ -169,10 +172,20 @@ class Builder:
         try:
             return fast.build(extension, chain, arch=arch, sm=sm), record
         except (CommandFailed, Unresolved) as failure:
-            first = self._diagnostics(extension, failure)
+            first, last = self._diagnostics(extension, failure), failure
             if certain.settles(failure, first, extension):
                 record = replace(record, diagnostics=first, seconds=time.monotonic() - start)
                 self._fail(record, _said(failure), cause=failure)
+        if arch == self.context.arch != sm and not architecture.images(extension):
+            # torch would have compiled for the device itself: the code may need what our default target lacks.
+            arch, record = sm, replace(record, arch=sm)
+            try:
+                return fast.build(extension, chain, arch=arch, sm=sm), record
+            except (CommandFailed, Unresolved) as failure:
+                first, last = self._diagnostics(extension, failure), failure
+        if certain.in_device_code(first, extension):
+            record = replace(record, diagnostics=first, seconds=time.monotonic() - start)
+            self._fail(record, _said(last), cause=last)
         record = replace(record, tier="full", fell_through=_first_error(first))
         try:
             return full.build(extension, chain, arch=arch, sm=sm), record

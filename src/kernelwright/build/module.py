@@ -38,7 +38,15 @@ def obtain(
 ) -> Built:
     """The finished module; ``make(folder, work)`` fills the entry, with a scratch folder that goes away."""
     own = [cache.folder_digest(Path(f), SOURCES) for f in extension.folders()]
-    parts = (extension.identity(toolchain), arch, sm, headers.facade_digest(), link.native_identity(), *own)
+    parts = (
+        extension.identity(toolchain),
+        arch,
+        sm,
+        headers.facade_digest(),
+        link.native_identity(),
+        cache.code(),
+        *own,
+    )
 
     def scratched(folder: Path) -> None:
         with tempfile.TemporaryDirectory(prefix=".work-", dir=folder.parent) as work:

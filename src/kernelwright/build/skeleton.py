@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from kernelwright.build.placed import MARKER
+
 _TOKEN = re.compile(
     r"""
     //[^\n]*                              # comment
@@ -54,6 +56,24 @@ def of(source: str) -> str:
             if made[k] != "\n":
                 made[k] = " "
     return "".join(made)
+
+
+def device_lines(source: str) -> set[tuple[str, int]]:
+    """The places (file, line; by the source's line markers) that lie inside blanked bodies."""
+    file, line = "", 1
+    made: set[tuple[str, int]] = set()
+    for before, after in zip(source.split("\n"), of(source).split("\n"), strict=True):
+        marker = MARKER.match(before)
+        if marker:
+            file, line = marker[2] if marker[2] is not None else file, int(marker[1])
+            continue
+        if before != after and not _COMMENT.match(before):
+            made.add((file, line))
+        line += 1
+    return made
+
+
+_COMMENT = re.compile(r"\s*(//|/\*)")
 
 
 def _device_only(head: list[str]) -> bool:

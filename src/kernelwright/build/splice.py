@@ -27,7 +27,7 @@ _LEAN_EXTENSION = """#pragma once
 """torch/extension.h without the C++ frontend (torch::nn, optim, data, jit), which wrappers hardly ever name: 35 s and
 530 MB instead of 58 s and 794 MB precompiled. What fails with it is tried with the whole one."""
 
-_PREFIX = "#include <cuda_runtime.h>\n#include <torch/extension.h>\n"
+_PREFIX = "#include <torch/extension.h>\n"
 
 
 def real_include_flags(toolchain: Toolchain) -> list[str]:
@@ -101,9 +101,8 @@ def spliced(unit: Unit, rest: str, toolchain: Toolchain, candidate: str) -> str:
         cache.root(),
     ]
     own = own_part(rest, [candidate, unit.name, f"{Path(unit.name).stem}.cudafe1.stub.c"], system)
-    return (
-        f"{includes(unit.text)}#include <kw_facade/splice.h>\n{headers.standard_includes(unit.text, torch=True)}{own}"
-    )
+    head = f"#include <cuda_runtime.h>\n{includes(unit.text)}#include <kw_facade/splice.h>\n"
+    return head + headers.standard_includes(unit.text, torch=True) + own
 
 
 def standard(extension: Extension, toolchain: Toolchain) -> str:

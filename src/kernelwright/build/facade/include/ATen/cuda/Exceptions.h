@@ -1,2 +1,3 @@
 #pragma once
-#include <kw_facade/cuda.h>
+#include <kw_facade/cuda_check.h>
+#include <kw_facade/tensor.h>

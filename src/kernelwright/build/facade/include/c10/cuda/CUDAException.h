@@ -1,2 +1,2 @@
 #pragma once
-#include <kw_facade/cuda.h>
+#include <kw_facade/cuda_check.h>
