@@ -74,3 +74,19 @@ def test_a_kernel_that_never_ends_is_stopped_at_its_line(run: Run) -> None:
     (note,) = [stage.note for stage in verdict.stages if stage.note.startswith("it ran out of time")]
     assert note == "it ran out of time during kernel affine(float const*, float*, int)<<<(50, 1, 1), (128, 1, 1)>>>"
     assert verdict.causes[0].line == BODY_LINE
+
+
+def test_a_launch_that_wants_more_registers_than_there_are_is_refused_by_ptxas_own_count(run: Run) -> None:
+    body = """float a[96]; float s = 0.f;
+#pragma unroll
+    for (int k = 0; k < 96; ++k) a[k] = x[(i * 7 + k * 13) % n];
+#pragma unroll
+    for (int k = 0; k < 96; ++k) s += a[k] * a[(k * 5 + 31) % 96] * a[(k * 7 + 5) % 96];
+    if (i < n) y[i] = s;"""
+    text = CANDIDATE.replace("{body}", body).replace("127) / 128, 128>>>", "1023) / 1024, 1024>>>")
+    verdict = run(text, PROBLEM, device="emulated", confirm=False, trials=1)
+    (kernel,) = verdict.build[0].kernels
+    assert kernel.name == "affine(float const*, float*, int)"
+    assert kernel.registers > 64
+    assert [cause.id for cause in verdict.causes] == ["launch.registers", "launch.unchecked"]
+    assert f"1024 threads of {-(-kernel.registers // 8) * 8} registers" in verdict.causes[0].sentence
