@@ -5,6 +5,7 @@ The rule: the order of ``CAUSES`` is that of enum kw_cause in native/runtime_war
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import linecache
 
@@ -18,9 +19,10 @@ from .runtime import NativeFinding
 CAUSES = (
     "memory.out-of-bounds", "memory.misaligned", "memory.local-overrun", "interface.host-memory",
     "interface.raw-pointer", "memory.use-after-free", "sync.divergent-barrier", "sync.deadlock", "warp.mask",
-    "device.assert", "device.trap", "sync.divergent-barrier",
+    "device.assert", "device.trap", "sync.divergent-barrier", "sync.shared-race", "sync.shared-race",
+    "memory.uninitialised", "memory.uninitialised",
 )  # fmt: skip
-OBSERVATIONS = frozenset({8, 11})
+OBSERVATIONS = frozenset({8, 11, 13, 15})
 """Causes (by number) that hardware tolerates: no error, but they may explain a wrong result."""
 SPACES = ("global", "shared", "local", "generic", "const", "param")
 ACCESSES = ("load", "store", "atomic", "barrier", "assert", "trap", "sync")
@@ -28,6 +30,9 @@ KINDS = (
     "none", "global", "host", "pinned", "managed", "binding-temporary", "const", "freed", "shared", "local", "param",
 )  # fmt: skip
 EXITED_BEFORE_BARRIER = 11
+_BY_WINDOW = frozenset({12, 13, 14, 15})
+"""Causes whose shared offsets are from the window's start, not from an array's."""
+_DID = {"load": "read", "store": "wrote", "atomic": "updated"}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -54,12 +59,13 @@ def finding(
     native: NativeFinding,
     *,
     kernel: str,
-    site: Site,
     instruction: Instruction,
+    other: tuple[Site, Instruction] | None,
+    shared_arrays: tuple[tuple[str, int, int], ...],
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
 ) -> records.Finding:
-    """The record of a native finding."""
+    """The record of a native finding; ``other``: the earlier access that it races with."""
     allocation = None
     if native.has_allocation:
         about = native.allocation
@@ -70,9 +76,21 @@ def finding(
             dtype=about.dtype.decode(errors="replace"),
             shape=tuple(about.shape[: max(about.ndim, 0)]),
         )
+    offset = native.offset
+    if native.cause in _BY_WINDOW and allocation is not None and allocation.kind == "shared":
+        allocation, offset = _array(allocation, offset, shared_arrays)
     message = native.message.decode(errors="replace")
     if native.cause == EXITED_BEFORE_BARRIER:
         message = "some threads of the block had exited before this barrier"
+    earlier: tuple[records.SourceLine, ...] = ()
+    if other is not None:
+        earlier = frames(other[1].position, kernel)
+        same_warp = native.thread // 32 == native.other_thread // 32
+        message = (
+            f"thread {_triple(coordinates(native.other_thread, block))} {_DID[ACCESSES[other[0].access]]} it"
+            f"{f' at line {earlier[0].line}' if earlier else ''}, "
+            f"with no {'__syncwarp' if same_warp else 'barrier'} between"
+        )
     return records.Finding(
         cause=CAUSES[native.cause],
         kernel=kernel,
@@ -83,11 +101,31 @@ def finding(
         space=SPACES[native.space] if native.bytes else "",
         bytes=native.bytes,
         address=native.address,
-        offset=native.offset if native.has_allocation else None,
+        offset=offset if native.has_allocation else None,
         allocation=allocation,
         count=native.count,
         message=message,
         ptx_line=instruction.ptx_line,
         grid=grid,
         block_size=block,
+        other=earlier,
     )
+
+
+def _array(
+    window: records.Allocation, offset: int, arrays: tuple[tuple[str, int, int], ...]
+) -> tuple[records.Allocation, int]:
+    """The shared array at ``offset`` of the window, by name, and the offset in it; the window where none is declared."""
+    for name, start, size in arrays:
+        size = size or window.bytes - start
+        if start <= offset < start + size:
+            return dataclasses.replace(window, name=_own_name(name), bytes=size), offset - start
+    return window, offset
+
+
+def _own_name(mangled: str) -> str:
+    return demangle(mangled).rsplit("::", 1)[-1]
+
+
+def _triple(numbers: tuple[int, int, int]) -> str:
+    return f"({','.join(str(n) for n in numbers)})"

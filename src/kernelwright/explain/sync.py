@@ -1,7 +1,8 @@
 """Causes of the families ``sync`` and ``warp``: threads do not wait for one another, or a warp is taken for a block.
 
-Needs: the emulated device's findings. The rule: the finding's own line in the candidate, except that a barrier which
-some threads never reach is explained by the early return that takes them away, where there is exactly one.
+Needs: the emulated device's findings. The rule: the finding's own line in the candidate, except that a race is named by
+its earlier access, behind which a barrier is missing, and that a barrier which some threads never reach is explained by
+the early return that takes them away, where there is exactly one.
 """
 
 from __future__ import annotations
@@ -47,6 +48,14 @@ def seen(case: Case, finding: Finding) -> Cause:
     frame = case.own_frame(finding.frames)
     line = frame.line if frame else 0
     evidence = access.facts(finding)
+    fix = _FIX[finding.cause]
+    earlier = case.own_frame(finding.other)
+    if earlier is not None:
+        if earlier.line != line:
+            evidence.append(f"the later access is at line {line}: {case.text(line)}")
+            later = f"line {line}" if line > earlier.line else f"line {line} of the next round"
+            fix = f"Put __syncthreads() between line {earlier.line} and {later}, where every thread reaches it."
+        line = earlier.line
     if finding.cause == "sync.divergent-barrier":
         left = _early_return(case, line)
         if left:
@@ -59,7 +68,7 @@ def seen(case: Case, finding: Finding) -> Cause:
         f"{access.who(finding)}{at}: {_MEANS[finding.cause]}.",
         line=line,
         evidence=evidence,
-        fix=_FIX[finding.cause],
+        fix=fix,
     )
 
 
