@@ -159,7 +159,7 @@ class Finding:
     grid: tuple[int, int, int] = (0, 0, 0)
     block_size: tuple[int, int, int] = (0, 0, 0)
     other: tuple[SourceLine, ...] = ()
-    """A race's earlier access in the order of the code: its inline stack, innermost first; ``frames`` is the later one."""
+    """A race's earlier access in the order of the code, as an inline stack; ``frames`` is the later one."""
 
 
 @dataclass(frozen=True)

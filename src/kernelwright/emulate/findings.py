@@ -50,6 +50,11 @@ def frames(position: Position | None, kernel: str) -> tuple[records.SourceLine, 
     return tuple(found)
 
 
+def own_frame(stack: tuple[records.SourceLine, ...]) -> records.SourceLine:
+    """The innermost frame in the file that holds the kernel, so that no header's line is named."""
+    return next(frame for frame in stack if frame.file == stack[-1].file)
+
+
 def coordinates(index: int, size: tuple[int, int, int]) -> tuple[int, int, int]:
     """A linear index as x, y, z."""
     return index % size[0], index // size[0] % size[1], index // size[0] // size[1]
@@ -88,7 +93,7 @@ def finding(
         same_warp = native.thread // 32 == native.other_thread // 32
         message = (
             f"thread {_triple(coordinates(native.other_thread, block))} {_DID[ACCESSES[other[0].access]]} it"
-            f"{f' at line {earlier[0].line}' if earlier else ''}, "
+            f"{f' at line {own_frame(earlier).line}' if earlier else ''}, "
             f"with no {'__syncwarp' if same_warp else 'barrier'} between"
         )
     return records.Finding(
@@ -115,7 +120,7 @@ def finding(
 def _array(
     window: records.Allocation, offset: int, arrays: tuple[tuple[str, int, int], ...]
 ) -> tuple[records.Allocation, int]:
-    """The shared array at ``offset`` of the window, by name, and the offset in it; the window where none is declared."""
+    """The shared array at ``offset`` of the window and the offset in it; the window itself where none is declared."""
     for name, start, size in arrays:
         size = size or window.bytes - start
         if start <= offset < start + size:

@@ -146,7 +146,8 @@ class EmulatedModule:
         address = machine.load(code.text, code.symbol)
         sites = (runtime.Site * max(len(code.sites), 1))()
         for number, site in enumerate(code.sites):
-            sites[number] = runtime.Site(site.parameter, site.low, site.high, site.bytes, site.space, site.access, site.strong, site.parts)
+            bounds = (site.parameter, site.low, site.high, site.bytes)
+            sites[number] = runtime.Site(*bounds, site.space, site.access, site.strong, site.parts)
         addresses = [self._memory[name][0] for name in code.symbols]
         symbols = (ctypes.c_uint64 * max(len(addresses), 1))(*addresses)
         opcodes = {instruction.opcode: instruction for instruction in function.instructions}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from kernelwright.explain import access
 from kernelwright.explain.case import Case
-from kernelwright.records import Cause, Finding, Stage
+from kernelwright.records import Cause, Confidence, Finding, Stage
 
 _MEANS = {
     "sync.shared-race": "another thread of the block touches the same word of shared memory with no barrier between",
@@ -70,6 +70,35 @@ def seen(case: Case, finding: Finding) -> Cause:
         evidence=evidence,
         fix=fix,
     )
+
+
+def left_unwritten(case: Case) -> Cause | None:
+    """Shared memory that nobody wrote is read in a kernel some of whose threads had left before a barrier of it.
+
+    Hardware lets the others pass that barrier, so each fact alone is tolerated; together they are one mistake.
+    """
+    seen_there = case.evidence.observations
+    unwritten = {o.kernel for o in seen_there if o.cause == "memory.uninitialised" and o.space == "shared"}
+    for barrier in seen_there:
+        frame = case.own_frame(barrier.frames)
+        left = _early_return(case, frame.line) if frame else 0
+        if barrier.cause != "sync.divergent-barrier" or barrier.kernel not in unwritten or not left or not frame:
+            continue
+        read = next(o for o in seen_there if o.cause == "memory.uninitialised" and o.kernel == barrier.kernel)
+        return case.cause(
+            "sync.divergent-barrier",
+            Stage.JUDGE,
+            f"Threads of {access.kernel(barrier.kernel)} return here before a barrier that the rest of the block waits "
+            f"at, and leave shared memory unwritten that the rest then reads.",
+            line=left,
+            evidence=[
+                f"the barrier is at line {frame.line}: {case.text(frame.line)}",
+                f"{access.who(read)} {access.does(read)} {access.where(read)}, which nobody wrote",
+            ],
+            fix=_FIX["sync.divergent-barrier"],
+            confidence=Confidence.LIKELY,
+        )
+    return None
 
 
 def _early_return(case: Case, barrier_line: int) -> int:

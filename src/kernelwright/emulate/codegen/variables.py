@@ -47,7 +47,8 @@ class Variables(Lanes):
     @property
     def shared_arrays(self) -> tuple[tuple[str, int, int], ...]:
         """Name, start in the window and bytes of each shared array; 0 bytes: dynamic, to the window's end."""
-        return tuple((name, start if size else self.static_shared, size) for name, (start, size) in self._shared.items())
+        placed = self._shared.items()
+        return tuple((name, start if size else self.static_shared, size) for name, (start, size) in placed)
 
     def _place_registers(self) -> int:
         """A slot for each register that is live into some block; the bytes they take."""

@@ -27,15 +27,18 @@ static void describe(const kw_warp *w, kw_finding *f, uint32_t site, uint32_t ad
 }
 
 /* Whether the code of `other` comes before that of `site` on the way from the last barrier; the order in which this
- * emulator happened to run the two warps says nothing. A warp that did both knows; else the place in the code decides. */
-static int comes_first(const kw_shadow *s, uint32_t other, uint32_t site, uint32_t warp, uint32_t other_warp) {
-  uint32_t both[2] = {warp, other_warp};
+ * emulator happened to run the two warps says nothing. A warp that did both knows; else who writes comes before who reads,
+ * and of two writers the one that stands first. */
+static int comes_first(const kw_warp *w, uint32_t other, uint32_t site, uint32_t other_warp) {
+  const kw_shadow *s = w->shadow;
+  uint32_t both[2] = {w->index, other_warp};
   for (int i = 0; i < 2 && other != site; i++) {
     const uint32_t *first = s->first + both[i] * s->n_sites;
     uint32_t since = s->interval[both[i]];
     if (first[other] >= since && first[site] >= since) return first[other] < first[site];
   }
-  return other <= site;
+  int reads = site_of(w, site)->access == KW_LOAD, other_reads = site_of(w, other)->access == KW_LOAD;
+  return reads != other_reads ? reads : other <= site;
 }
 
 static void report_race(kw_warp *w, uint32_t lane, uint32_t site, uint32_t address, uint32_t entry) {
@@ -43,7 +46,7 @@ static void report_race(kw_warp *w, uint32_t lane, uint32_t site, uint32_t addre
   uint32_t other = site_of_event(s, entry >> 10), other_warp = entry >> 5 & 31;
   int tolerated = other_warp == w->index || (site_of(w, site)->strong && site_of(w, other)->strong);
   uint32_t later = site, earlier = other, thread = w->index * KW_LANES + lane, other_thread = entry & 1023;
-  if (!comes_first(s, other, site, w->index, other_warp)) {
+  if (!comes_first(w, other, site, other_warp)) {
     later = other;
     earlier = site;
     other_thread = thread;
