@@ -58,6 +58,12 @@ extern "C" __global__ void all_store(int* x, int by) {
     __syncthreads();
     x[threadIdx.x] = flag;
 }
+extern "C" __global__ void lanes_store(int* x, int same) {
+    __shared__ int words[16];
+    words[threadIdx.x / 2] = same ? 7 : x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = words[threadIdx.x / 2];
+}
 extern "C" __global__ void counts(int* x, int atomically) {
     __shared__ int bins[8];
     if (threadIdx.x < 8) bins[threadIdx.x] = 0;
@@ -334,6 +340,13 @@ def test_lanes_of_a_warp_without_syncwarp_are_observed_only(kernel: str, values:
     assert not outcome.findings
     assert outcome.observations and "no __syncwarp between" in outcome.observations[0].message
     assert pairs(outcome.observations)
+
+
+@pytest.mark.parametrize("same", [0, 1])
+def test_lanes_that_store_to_one_word_at_once_are_observed_where_values_differ(same: int) -> None:
+    outcome = run("lanes_store", 32, same, dtype=np.int32)
+    assert not outcome.findings
+    assert [seen.count for seen in outcome.observations] == ([] if same else [16])
 
 
 def test_the_last_block_pattern_is_no_race() -> None:

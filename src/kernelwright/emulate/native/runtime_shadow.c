@@ -114,7 +114,11 @@ INLINE void judge(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, cons
       if (seen[0] < s->start << 10 && about->access != KW_STORE &&
           about->parts >> (k << shift) / step & 1)
         report_unwritten(w, lane, site, a[lane] + (k << shift), bytes);
-      for (int i = 0; i < (writes ? 3 : 1) && !bad; i++)
+      /* Atomics in a row, the common case, are in order among themselves. */
+      const uint32_t event_of = seen[0] >> 10;
+      const int atomics = about->access == KW_ATOMIC && event_of >= s->full && !s->fenced &&
+                          site_of(w, site_of_event(s, event_of))->access == KW_ATOMIC;
+      for (int i = atomics; i < (writes ? 3 : 1) && !bad; i++)
         if (__builtin_expect(KW_AGAINST(seen[i], mine, s->full << 10, w->clock << 10), 0))
           bad = against(w, seen[i], mine, site) ? seen[i] : 0;
       if (bad && !(about->access == KW_STORE && data &&

@@ -58,36 +58,117 @@ INLINE uint32_t kw_event(kw_warp *w, uint32_t site) {
 #define KW_AGAINST(e, mine, full, clock)                                                                               \
   (((e) >= (full)) & (((((e) ^ (mine)) & KW_WARP_BITS) != 0) | (((e) >= (clock)) & ((((e) ^ (mine)) & 31) != 0))))
 
+/* Is it not certain that nothing stands against a load: written in this block, and before its last whole barrier? */
+#define KW_DOUBT(s, e) ((e) - ((s)->start << 10) >= ((s)->full - (s)->start) << 10)
+
 /* `lanes` lanes up to the last, each at n granules behind those of the lane before: 32 of them, or one for a broadcast. */
 INLINE void kw_dense_load(kw_warp *w, uint32_t site, const uint32_t bytes, const uint32_t step, const int lanes, const int n) {
   kw_shadow *s = w->shadow;
-  uint32_t at = ((const uint32_t *)w->a)[0] >> s->shift, bad = 0, event = kw_event(w, site);
+  const uint32_t event = kw_event(w, site), at = ((const uint32_t *)w->a)[0] >> s->shift;
   const uint32_t *writer = s->writer + at;
   uint32_t *restrict reader = s->reader + at, *restrict second = s->second + at;
-  const uint32_t entry = KW_ENTRY(event, w->index) + KW_LANES - (uint32_t)lanes;
+  const uint32_t entry = KW_ENTRY(event, w->index) + KW_LANES - (uint32_t)lanes, size = (uint32_t)(lanes * n);
   const uint32_t full = s->full << 10, start = s->start << 10, clock = w->clock << 10;
-  for (uint32_t i = 0; i < (uint32_t)lanes * (uint32_t)n; i++) {
-    uint32_t e = writer[i], r = reader[i], mine = entry + i / (uint32_t)n;
-    bad |= (uint32_t)(e < start) | (uint32_t)KW_AGAINST(e, mine, full, clock);
+  uint32_t doubt = 0, bad = 0;
+  for (uint32_t i = 0; i < size; i++) {
+    uint32_t r = reader[i];
+    doubt |= (uint32_t)KW_DOUBT(s, writer[i]);
     second[i] = (r ^ entry) & KW_WARP_BITS ? r : second[i];
-    reader[i] = mine;
+    reader[i] = entry + i / (uint32_t)n;
   }
-  if (__builtin_expect(bad, 0)) kw_judge(w, ~0u << (KW_LANES - lanes), site, bytes, (const uint32_t *)w->a, NULL, step);
+  if (__builtin_expect(!doubt, 1)) return;
+  for (uint32_t i = 0; i < size; i++) {
+    uint32_t e = writer[i], mine = entry + i / (uint32_t)n;
+    bad |= (uint32_t)(e < start) | (uint32_t)KW_AGAINST(e, mine, full, clock);
+  }
+  if (bad) kw_judge(w, ~0u << (KW_LANES - lanes), site, bytes, (const uint32_t *)w->a, NULL, step);
 }
 
 INLINE void kw_dense_store(kw_warp *w, uint32_t site, const uint32_t bytes, const uint32_t step, const int n) {
   kw_shadow *s = w->shadow;
-  uint32_t at = ((const uint32_t *)w->a)[0] >> s->shift, bad = 0, event = kw_event(w, site);
+  const uint32_t event = kw_event(w, site), at = ((const uint32_t *)w->a)[0] >> s->shift;
   uint32_t *writer = s->writer + at;
   const uint32_t *reader = s->reader + at, *second = s->second + at;
   const uint32_t entry = KW_ENTRY(event, w->index), full = s->full << 10, clock = w->clock << 10;
+  uint32_t last = 0, bad = 0;
   for (uint32_t i = 0; i < KW_LANES * (uint32_t)n; i++) {
-    uint32_t e = writer[i], r = reader[i], q = second[i], mine = entry + i / (uint32_t)n;
-    bad |= (uint32_t)KW_AGAINST(e, mine, full, clock) | (uint32_t)KW_AGAINST(r, mine, full, clock) |
-           (uint32_t)KW_AGAINST(q, mine, full, clock);
+    uint32_t e = writer[i], r = reader[i], q = second[i];
+    e = e > r ? e : r;
+    e = e > q ? e : q;
+    last = e > last ? e : last;
   }
-  if (__builtin_expect(bad, 0)) kw_judge(w, ~0u, site, bytes, (const uint32_t *)w->a, (const uint8_t *)w->d, step);
+  if (__builtin_expect(last >= full, 0)) {
+    for (uint32_t i = 0; i < KW_LANES * (uint32_t)n; i++) {
+      uint32_t e = writer[i], r = reader[i], q = second[i], mine = entry + i / (uint32_t)n;
+      bad |= (uint32_t)KW_AGAINST(e, mine, full, clock) | (uint32_t)KW_AGAINST(r, mine, full, clock) |
+             (uint32_t)KW_AGAINST(q, mine, full, clock);
+    }
+    if (bad) kw_judge(w, ~0u, site, bytes, (const uint32_t *)w->a, (const uint8_t *)w->d, step);
+  }
   for (uint32_t i = 0; i < KW_LANES * (uint32_t)n; i++) writer[i] = entry + i / (uint32_t)n;
+}
+
+/* Lanes of a full warp that suffice, where the first half of them, or all, have the addresses of the others. */
+INLINE uint32_t kw_enough_lanes(const uint32_t *a) {
+  uint32_t halves = 0, quarters = 0;
+  for (int l = 0; l < 16; l++) halves |= a[l] ^ a[l + 16];
+  if (halves) return ~0u;
+  for (int l = 0; l < 8; l++) quarters |= a[l] ^ a[l + 8];
+  return quarters ? 0xffff0000u : 0xff000000u;
+}
+
+/* Scattered lanes, n granules each. */
+INLINE void kw_scattered_load(kw_warp *w, uint32_t mask, uint32_t site, const uint32_t bytes, const uint32_t step, const int n) {
+  kw_shadow *s = w->shadow;
+  const uint32_t *a = (const uint32_t *)w->a, entry = KW_ENTRY(kw_event(w, site), w->index), shift = s->shift;
+  const uint32_t start = s->start << 10, recent = (s->full - s->start) << 10;
+  const uint32_t *writers = s->writer;
+  uint32_t *readers = s->reader, *seconds = s->second, before = ~0u, doubtful = 0;
+  if (mask == ~0u) mask = kw_enough_lanes(a);
+  for (uint32_t rest = mask; rest; rest &= rest - 1) {
+    uint32_t lane = (uint32_t)__builtin_ctz(rest), at = a[lane], doubt = 0;
+    if (at == before) continue; /* the lane before read the same */
+    before = at;
+    at >>= shift;
+    uint32_t *restrict reader = readers + at, *restrict second = seconds + at;
+    const uint32_t *restrict writer = writers + at;
+    for (int k = 0; k < n; k++) {
+      uint32_t r = reader[k];
+      doubt |= (uint32_t)(writer[k] - start >= recent);
+      second[k] = (r ^ entry) & KW_WARP_BITS ? r : second[k];
+      reader[k] = entry | lane;
+    }
+    doubtful |= doubt << lane;
+  }
+  if (__builtin_expect(doubtful != 0, 0)) kw_judge(w, doubtful, site, bytes, a, NULL, step);
+}
+
+INLINE void kw_scattered_store(kw_warp *w, uint32_t mask, uint32_t site, const uint32_t bytes, const uint32_t step, const int n) {
+  kw_shadow *s = w->shadow;
+  const uint32_t *a = (const uint32_t *)w->a, event = kw_event(w, site), entry = KW_ENTRY(event, w->index);
+  const uint32_t full = s->full << 10, shift = s->shift;
+  uint32_t last = 0, twice = 0;
+  for (uint32_t rest = mask; rest; rest &= rest - 1) {
+    uint32_t at = a[__builtin_ctz(rest)] >> shift;
+    for (int k = 0; k < n; k++) {
+      uint32_t e = s->writer[at + (uint32_t)k], r = s->reader[at + (uint32_t)k], q = s->second[at + (uint32_t)k];
+      e = e > r ? e : r;
+      e = e > q ? e : q;
+      last = e > last ? e : last;
+    }
+  }
+  if (__builtin_expect(last >= full, 0)) {
+    kw_touch(w, mask, site, bytes, a, (const uint8_t *)w->d, step);
+    return;
+  }
+  for (uint32_t rest = mask; rest; rest &= rest - 1) {
+    uint32_t lane = (uint32_t)__builtin_ctz(rest), at = a[lane] >> shift;
+    for (int k = 0; k < n; k++) {
+      twice |= (uint32_t)(s->writer[at + (uint32_t)k] >= full);
+      s->writer[at + (uint32_t)k] = entry | lane;
+    }
+  }
+  if (__builtin_expect(twice, 0)) kw_judge(w, mask, site, bytes, a, (const uint8_t *)w->d, step);
 }
 
 /* All lanes of a full warp read one place: as if the last lane alone did. */
@@ -97,28 +178,22 @@ INLINE int kw_is_broadcast(const uint32_t *a) {
   return !apart;
 }
 
+#define KW_BY_GRANULE(call, bytes, ...)                                                                                \
+  do {                                                                                                                 \
+    if (w->shadow->shift == 2) call(__VA_ARGS__, (bytes) >= 4 ? (int)(bytes) / 4 : 1);                                 \
+    else if (w->shadow->shift == 1) call(__VA_ARGS__, (bytes) >= 2 ? (int)(bytes) / 2 : 1);                            \
+    else call(__VA_ARGS__, (int)(bytes));                                                                              \
+  } while (0)
+
 INLINE void kw_shadow_load(kw_warp *w, uint32_t allowed, uint32_t site, const uint32_t bytes, const uint32_t step, int dense) {
-  const uint32_t *a = (const uint32_t *)w->a;
-  if (allowed == ~0u && dense) {
-    if (w->shadow->shift == 2 && bytes >= 4) kw_dense_load(w, site, bytes, step, KW_LANES, bytes >= 4 ? bytes / 4 : 1);
-    else if (w->shadow->shift == 1 && bytes >= 2) kw_dense_load(w, site, bytes, step, KW_LANES, bytes >= 2 ? bytes / 2 : 1);
-    else kw_dense_load(w, site, bytes, step, KW_LANES, (int)bytes);
-  } else if (allowed == ~0u && kw_is_broadcast(a)) {
-    if (w->shadow->shift == 2 && bytes >= 4) kw_dense_load(w, site, bytes, step, 1, bytes >= 4 ? bytes / 4 : 1);
-    else kw_touch(w, 1u << 31, site, bytes, a, NULL, step);
-  } else if (allowed) {
-    kw_touch(w, allowed, site, bytes, a, NULL, step);
-  }
+  if (allowed == ~0u && dense) KW_BY_GRANULE(kw_dense_load, bytes, w, site, bytes, step, KW_LANES);
+  else if (allowed == ~0u && kw_is_broadcast((const uint32_t *)w->a)) KW_BY_GRANULE(kw_dense_load, bytes, w, site, bytes, step, 1);
+  else if (allowed) KW_BY_GRANULE(kw_scattered_load, bytes, w, allowed, site, bytes, step);
 }
 
 INLINE void kw_shadow_store(kw_warp *w, uint32_t allowed, uint32_t site, const uint32_t bytes, const uint32_t step, int dense) {
-  if (allowed == ~0u && dense) {
-    if (w->shadow->shift == 2 && bytes >= 4) kw_dense_store(w, site, bytes, step, bytes >= 4 ? bytes / 4 : 1);
-    else if (w->shadow->shift == 1 && bytes >= 2) kw_dense_store(w, site, bytes, step, bytes >= 2 ? bytes / 2 : 1);
-    else kw_dense_store(w, site, bytes, step, (int)bytes);
-  } else if (allowed) {
-    kw_touch(w, allowed, site, bytes, (const uint32_t *)w->a, (const uint8_t *)w->d, step);
-  }
+  if (allowed == ~0u && dense) KW_BY_GRANULE(kw_dense_store, bytes, w, site, bytes, step);
+  else if (allowed) KW_BY_GRANULE(kw_scattered_store, bytes, w, allowed, site, bytes, step);
 }
 
 /* Lanes of the warp have met: what they did before comes before what they do next. */
