@@ -148,7 +148,8 @@ def _made_at(case: Case, finding: Finding) -> int:
 
 def _left_empty(case: Case) -> list[Allocation]:
     """What the candidate's host code allocates without a value."""
-    return [a for f in case.sources.functions if not f.is_kernel for a in allocations(f) if a.call.endswith("empty")]
+    made = [a for function in case.sources.functions if not function.is_kernel for a in allocations(function)]
+    return [allocation for allocation in made if allocation.call.endswith(("empty", "empty_like"))]
 
 
 def unwritten(case: Case, output: OutputNumerics, mismatch: Mismatch) -> Cause:

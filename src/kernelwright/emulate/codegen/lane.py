@@ -49,8 +49,8 @@ class Site:
     parameter: int = -1
     low: int = -1
     high: int = -1
-    strong: bool = False
-    """Volatile, atomic, relaxed and above: ordered among themselves."""
+    strong: int = 0
+    """0 plain, 1 volatile, 2 atomic, relaxed and above; see ``kw_site``."""
     parts: int = 1
     """Bit j: some instruction uses component j of what is loaded."""
 

@@ -18,7 +18,7 @@ from .scalars import scalar_registers
 from .special import special_register
 from .text import BITS, Text, Value, constant
 
-_STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"})
+_STRONG = frozenset({"relaxed", "acquire", "release", "acq_rel", "mmio"})
 
 
 class Variables(Lanes):
@@ -139,7 +139,9 @@ class Variables(Lanes):
                 low, high = (start, start + length) if length else (self.static_shared, -1)
         if size and space in (SPACES["shared"], SPACES["generic"]):
             self.granule = min(self.granule, step or size)
-        strong = access == ATOMIC or not _STRONG.isdisjoint(self.instruction.mods)
+        strong = int("volatile" in self.instruction.mods)
+        if access == ATOMIC or not _STRONG.isdisjoint(self.instruction.mods):
+            strong = 2
         self.sites.append(Site(self.index, space, access, size, parameter, low, high, strong, parts))
         return len(self.sites) - 1
 

@@ -78,7 +78,7 @@ static int against(kw_warp *w, uint32_t entry, uint32_t mine, uint32_t site) {
     for (uint32_t v = 0; v < s->warps; v++) /* it sees what the other did before its fence */
       if (s->fence[v] > s->known[w->index][v]) s->known[w->index][v] = s->fence[v];
   if (other_warp != w->index && event < s->known[w->index][other_warp]) return 0;
-  return !(one->strong && two->strong && (one->access == KW_ATOMIC || two->access == KW_ATOMIC));
+  return !(one->strong && two->strong && one->strong + two->strong > 2);
 }
 
 /* What a lane stores, seen as memory will hold it. */

@@ -32,7 +32,7 @@ typedef struct kw_site {
   int32_t low, high;       /* shared: window range of the one declared array it is derived from; high -1: to the window's end */
   int32_t bytes;           /* of one lane's access */
   uint8_t space, access;   /* enum kw_space, enum kw_access */
-  uint8_t strong;          /* volatile, atomic, relaxed and above: ordered among themselves */
+  uint8_t strong;          /* 1 volatile; 2 atomic, relaxed and above: the latter never race with a strong access */
   uint8_t parts;           /* bit j: somebody uses component j of what is loaded */
 } kw_site;
 
