@@ -158,6 +158,8 @@ class Finding:
     ptx_line: int = 0
     grid: tuple[int, int, int] = (0, 0, 0)
     block_size: tuple[int, int, int] = (0, 0, 0)
+    other: tuple[SourceLine, ...] = ()
+    """A race's earlier access in the order of the code, as an inline stack; ``frames`` is the later one."""
 
 
 @dataclass(frozen=True)

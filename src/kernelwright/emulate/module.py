@@ -147,7 +147,8 @@ class EmulatedModule:
         address = machine.load(code.text, code.symbol)
         sites = (runtime.Site * max(len(code.sites), 1))()
         for number, site in enumerate(code.sites):
-            sites[number] = runtime.Site(site.parameter, site.low, site.high, site.bytes, site.space, site.access)
+            bounds = (site.parameter, site.low, site.high, site.bytes)
+            sites[number] = runtime.Site(*bounds, site.space, site.access, site.strong, site.parts)
         addresses = [self._memory[name][0] for name in code.symbols]
         symbols = (ctypes.c_uint64 * max(len(addresses), 1))(*addresses)
         opcodes = {instruction.opcode: instruction for instruction in function.instructions}
@@ -236,6 +237,7 @@ class EmulatedModule:
             parallel=int(known.parallel and not cooperative),
             resident_limit=RESIDENT_LIMIT,
             worker_limit=workers,
+            granule=code.granule,
         )
         library = runtime.library()
         before = time.perf_counter()
@@ -263,7 +265,16 @@ class EmulatedModule:
             native = run.findings[number]
             site = known.code.sites[native.site]
             instruction: Instruction = known.function.instructions[site.instruction]
-            record = found.finding(native, kernel=name, site=site, instruction=instruction, grid=grid, block=block)
+            other = known.code.sites[native.other_site] if native.other_site >= 0 else None
+            record = found.finding(
+                native,
+                kernel=name,
+                instruction=instruction,
+                other=None if other is None else (other, known.function.instructions[other.instruction]),
+                shared_arrays=known.code.shared_arrays,
+                grid=grid,
+                block=block,
+            )
             (observations if native.cause in found.OBSERVATIONS else errors).append(record)
         stopped = dict.fromkeys(self.position_of_block(kernel, run.where[i]) for i in range(run.n_where))
         return LaunchOutcome(

@@ -16,7 +16,7 @@ from .nativebuild import NATIVE, build_shared
 SOURCES = (
     "runtime.c", "runtime_memory.c", "runtime_admit.c", "runtime_access.c", "runtime_atomic.c", "runtime_warp.c",
     "runtime_exchange.c", "runtime_barrier.c", "runtime_block.c", "runtime_schedule.c", "runtime_math.c",
-    "runtime_print.c", "runtime_matrix.c",
+    "runtime_print.c", "runtime_matrix.c", "runtime_shadow.c", "runtime_order.c",
 )  # fmt: skip
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=off", "-fno-math-errno",
@@ -42,7 +42,7 @@ class Site(ctypes.Structure):
 
     _fields_ = [
         ("parameter", ctypes.c_int32), ("low", ctypes.c_int32), ("high", ctypes.c_int32), ("bytes", ctypes.c_int32),
-        ("space", ctypes.c_uint8), ("access", ctypes.c_uint8), ("padding", ctypes.c_uint8 * 2),
+        ("space", ctypes.c_uint8), ("access", ctypes.c_uint8), ("strong", ctypes.c_uint8), ("parts", ctypes.c_uint8),
     ]  # fmt: skip
 
 
@@ -53,7 +53,8 @@ class NativeFinding(ctypes.Structure):
         ("cause", ctypes.c_int32), ("site", ctypes.c_int32), ("space", ctypes.c_int32), ("access", ctypes.c_int32),
         ("block", ctypes.c_uint64), ("count", ctypes.c_uint64), ("address", ctypes.c_uint64),
         ("offset", ctypes.c_int64), ("thread", ctypes.c_uint32), ("bytes", ctypes.c_uint32),
-        ("has_allocation", ctypes.c_int32), ("padding", ctypes.c_int32), ("allocation", Allocation),
+        ("has_allocation", ctypes.c_int32), ("other_site", ctypes.c_int32), ("other_thread", ctypes.c_uint32),
+        ("padding", ctypes.c_uint32), ("allocation", Allocation),
         ("message", ctypes.c_char * 512),
     ]  # fmt: skip
 
@@ -68,7 +69,7 @@ class Run(ctypes.Structure):
         ("grid", ctypes.c_uint32 * 3), ("block", ctypes.c_uint32 * 3), ("n_sites", ctypes.c_uint32),
         ("static_shared", ctypes.c_uint32), ("local_bytes", ctypes.c_uint32), ("register_bytes", ctypes.c_uint32),
         ("parallel", ctypes.c_uint32), ("resident_limit", ctypes.c_uint32), ("worker_limit", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32), ("error", ctypes.c_int32), ("interrupted", ctypes.c_int32),
+        ("granule", ctypes.c_uint32), ("error", ctypes.c_int32), ("interrupted", ctypes.c_int32),
         ("count", ctypes.c_uint64), ("findings", ctypes.POINTER(NativeFinding)), ("n_findings", ctypes.c_uint64),
         ("text", ctypes.POINTER(ctypes.c_char)), ("text_bytes", ctypes.c_uint64), ("where", ctypes.c_int32 * 64),
         ("where_thread", ctypes.c_uint32 * 64), ("where_block", ctypes.c_uint64), ("n_where", ctypes.c_int32),

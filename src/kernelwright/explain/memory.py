@@ -11,9 +11,9 @@ import math
 import re
 from collections.abc import Iterator
 
-from kernelwright.explain import access
+from kernelwright.explain import access, sync
 from kernelwright.explain.case import Case
-from kernelwright.explain.cpp import Function, allocations, local_arrays
+from kernelwright.explain.cpp import Allocation, Function, allocations, local_arrays
 from kernelwright.records import Cause, Confidence, Finding, LaunchFact, Mismatch, OutputNumerics, Stage
 
 
@@ -26,8 +26,12 @@ def causes(case: Case) -> Iterator[Cause]:
     for output in _outputs(case):
         if output.mismatch is not None and output.mismatch.unwritten:
             yield unwritten(case, output, output.mismatch)
-        if output.mismatch is not None and output.mismatch.tainted and not _keeps_private_memory(case):
-            yield tainted(case, output, output.mismatch)
+        if output.mismatch is not None and output.mismatch.tainted:
+            left = sync.left_unwritten(case)
+            if left is not None:
+                yield left
+            elif _early_reads(case) or not _keeps_private_memory(case):
+                yield tainted(case, output, output.mismatch)
 
 
 def out_of_bounds(case: Case, finding: Finding) -> Cause:
@@ -121,10 +125,10 @@ def uninitialised(case: Case, finding: Finding) -> Cause:
     frame = case.own_frame(finding.frames)
     line = frame.line if frame else 0
     evidence = access.facts(finding)
-    site = finding.allocation.site if finding.allocation is not None else None
-    if site is not None and case.is_candidate(site.file):
+    made = _made_at(case, finding)
+    if made:
         evidence.append(f"it is read at line {line}: {case.text(line)}")
-        line = site.line
+        line = made
     return case.cause(
         "memory.uninitialised",
         Stage.RUN,
@@ -133,6 +137,23 @@ def uninitialised(case: Case, finding: Finding) -> Cause:
         evidence=evidence,
         fix=_WRITE_FIRST,
     )
+
+
+def _made_at(case: Case, finding: Finding) -> int:
+    """The line that made the memory which nobody wrote, where it is known or only one can be meant; else 0."""
+    memory = finding.allocation
+    if memory is None or memory.kind != "global":
+        return 0
+    if memory.site is not None and case.is_candidate(memory.site.file):
+        return memory.site.line
+    made = _left_empty(case)
+    return made[0].line if len(made) == 1 else 0
+
+
+def _left_empty(case: Case) -> list[Allocation]:
+    """What the candidate's host code allocates without a value."""
+    made = [a for function in case.sources.functions if not function.is_kernel for a in allocations(function)]
+    return [allocation for allocation in made if allocation.call.endswith(("empty", "empty_like"))]
 
 
 def unwritten(case: Case, output: OutputNumerics, mismatch: Mismatch) -> Cause:
@@ -179,8 +200,18 @@ def unwritten(case: Case, output: OutputNumerics, mismatch: Mismatch) -> Cause:
 def tainted(case: Case, output: OutputNumerics, mismatch: Mismatch) -> Cause:
     """A NaN in the output was computed from memory that nobody wrote."""
     line, evidence = 0, ["device memory starts filled with a NaN whose bits arithmetic preserves; the output holds it"]
-    made = [a for f in case.sources.functions if not f.is_kernel for a in allocations(f) if a.call.endswith("empty")]
-    if len(made) == 1:
+    made = _left_empty(case)
+    reads = _early_reads(case)
+    if reads:
+        frame = case.own_frame(reads[0].frames)
+        line = _made_at(case, reads[0]) or (frame.line if frame else 0)
+        evidence += [
+            f"{access.who(read)} {access.does(read)} {access.where(read)}, which nobody wrote before, at line "
+            f"{place.line}: {case.text(place.line)}"
+            for read in reads[:3]
+            if (place := case.own_frame(read.frames)) is not None
+        ]
+    elif len(made) == 1:
         line = made[0].line
         evidence.append("it is the only memory that the candidate leaves uninitialised")
     return case.cause(
@@ -193,6 +224,11 @@ def tainted(case: Case, output: OutputNumerics, mismatch: Mismatch) -> Cause:
         fix=_WRITE_FIRST,
         confidence=Confidence.LIKELY,
     )
+
+
+def _early_reads(case: Case) -> list[Finding]:
+    """Reads of memory that nobody had written, at a line of the candidate, as the device saw them."""
+    return [o for o in case.evidence.observations if o.cause == "memory.uninitialised" and case.own_frame(o.frames)]
 
 
 def _keeps_private_memory(case: Case) -> bool:

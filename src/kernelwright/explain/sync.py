@@ -1,8 +1,9 @@
 """Causes of the families ``sync`` and ``warp``: threads do not wait for one another, or a warp is taken for a block.
 
 Needs: the emulated device's findings; or, beside a wrong result, its observations: what hardware tolerates, such as a
-barrier that exited threads never reach. The rule: the finding's own line in the candidate, except that a barrier which
-some threads never reach is explained by the early return that takes them away, where there is exactly one.
+barrier that exited threads never reach. The rule: the finding's own line in the candidate, except that a race is named
+by its earlier access, behind which a barrier is missing, and that a barrier which some threads never reach is explained
+by the early return that takes them away, where there is exactly one.
 """
 
 from __future__ import annotations
@@ -56,6 +57,14 @@ def seen(
     frame = case.own_frame(finding.frames)
     line = frame.line if frame else 0
     evidence = access.facts(finding)
+    fix = _FIX[finding.cause]
+    earlier = case.own_frame(finding.other)
+    if earlier is not None:
+        if earlier.line != line:
+            evidence.append(f"the later access is at line {line}: {case.text(line)}")
+            later = f"line {line}" if line > earlier.line else f"line {line} of the next round"
+            fix = f"Put __syncthreads() between line {earlier.line} and {later}, where every thread reaches it."
+        line = earlier.line
     if finding.cause == "sync.divergent-barrier":
         left = _early_return(case, line)
         if left:
@@ -68,9 +77,38 @@ def seen(
         f"{access.who(finding)}{at}: {_MEANS[finding.cause]}.",
         line=line,
         evidence=evidence,
-        fix=_FIX[finding.cause],
+        fix=fix,
         confidence=confidence,
     )
+
+
+def left_unwritten(case: Case) -> Cause | None:
+    """Shared memory that nobody wrote is read in a kernel some of whose threads had left before a barrier of it.
+
+    Hardware lets the others pass that barrier, so each fact alone is tolerated; together they are one mistake.
+    """
+    seen_there = case.evidence.observations
+    unwritten = {o.kernel for o in seen_there if o.cause == "memory.uninitialised" and o.space == "shared"}
+    for barrier in seen_there:
+        frame = case.own_frame(barrier.frames)
+        left = _early_return(case, frame.line) if frame else 0
+        if barrier.cause != "sync.divergent-barrier" or barrier.kernel not in unwritten or not left or not frame:
+            continue
+        read = next(o for o in seen_there if o.cause == "memory.uninitialised" and o.kernel == barrier.kernel)
+        return case.cause(
+            "sync.divergent-barrier",
+            Stage.JUDGE,
+            f"Threads of {access.kernel(barrier.kernel)} return here before a barrier that the rest of the block waits "
+            f"at, and leave shared memory unwritten that the rest then reads.",
+            line=left,
+            evidence=[
+                f"the barrier is at line {frame.line}: {case.text(frame.line)}",
+                f"{access.who(read)} {access.does(read)} {access.where(read)}, which nobody wrote",
+            ],
+            fix=_FIX["sync.divergent-barrier"],
+            confidence=Confidence.LIKELY,
+        )
+    return None
 
 
 def _early_return(case: Case, barrier_line: int) -> int:

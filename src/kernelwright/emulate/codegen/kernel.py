@@ -37,6 +37,10 @@ class Compiled:
     register_bytes: int
     local_bytes: int
     static_shared: int
+    granule: int
+    """Bytes that accesses of shared memory are told apart by."""
+    shared_arrays: tuple[tuple[str, int, int], ...]
+    """Name, start in the window and bytes of each; 0 bytes: to the window's end."""
     block_instructions: tuple[int, ...]
     """For each code block the index of its first instruction."""
 
@@ -83,6 +87,8 @@ class KernelCode(Variables):
             self.register_bytes,
             self.local_bytes,
             self.static_shared,
+            self.granule,
+            self.shared_arrays,
             tuple(blocks),
         )
 
@@ -208,6 +214,8 @@ class KernelCode(Variables):
             value = self.register(instruction.guard.register)
             self.guard = self.text.op("xor", value, constant("i1", 1)) if instruction.guard.negated else value
         if instruction.op == "bar":  # bar.warp.sync: the waiting is done already
+            self.run("kw_warp_met")
+            self.guard = None
             return
         emitter = EMITTERS.get(instruction.op)
         if emitter is None:

@@ -49,6 +49,10 @@ class Site:
     parameter: int = -1
     low: int = -1
     high: int = -1
+    strong: int = 0
+    """0 plain, 1 volatile, 2 atomic, relaxed and above; see ``kw_site``."""
+    parts: int = 1
+    """Bit j: some instruction uses component j of what is loaded."""
 
 
 class Lanes:
@@ -241,6 +245,15 @@ class Lanes:
         for item, value in zip(items, values, strict=True):
             self._put(item, value, signed)
 
+    def used_parts(self) -> int:
+        """Bit j: component j of the instruction's result is read somewhere."""
+        items = self.components(0)
+        return sum(1 << j for j, item in enumerate(items) if isinstance(item, Reg) and self.is_read(item))
+
+    def is_read(self, reg: Reg) -> bool:
+        """Whether some instruction reads the register."""
+        raise NotImplementedError
+
     def components(self, position: int) -> tuple[Operand, ...]:
         """The items of a vector operand, or the operand itself."""
         operand = self.instruction.operands[position]
@@ -269,8 +282,13 @@ class Lanes:
         """``[base+offset]`` as i32 (shared and local windows) or i64."""
         raise NotImplementedError
 
-    def site(self, access: int, space: int, *, size: int = 0, operand: Mem | None = None) -> int:
-        """Register this instruction as a place that may fault; its number."""
+    def site(
+        self, access: int, space: int, *, size: int = 0, operand: Mem | None = None, step: int = 0, parts: int = 1
+    ) -> int:
+        """Register this instruction as a place that may fault; its number.
+
+        ``size``: bytes of one lane's access; ``step``: of one component of it; ``parts``: see :class:`Site`.
+        """
         raise NotImplementedError
 
     def scratch(self) -> str:

@@ -198,7 +198,11 @@ def _copy(g: Lanes) -> None:
     mods, operands = g.instruction.mods, g.instruction.operands
     if mods[0] != "async":
         raise RefusedInstruction(g.instruction)
-    if mods[1] in ("commit_group", "wait_group", "wait_all"):
+    if mods[1] == "commit_group":
+        g.run("kw_cp_commit")
+        return
+    if mods[1] in ("wait_group", "wait_all"):
+        g.run("kw_cp_wait", g.read(operands[0], "u32") if mods[1] == "wait_group" else -1)
         return
     target, source, size = (*operands, None, None, None)[:3]
     known = mods[1] in ("ca", "cg") and isinstance(target, Mem) and isinstance(source, Mem) and isinstance(size, Imm)

@@ -68,8 +68,9 @@ def _load(g: Lanes) -> None:
         raise RefusedInstruction(g.instruction)
     size = TYPE_BYTES[type_]
     pass_addresses(g, memory, space)
-    site = g.site(LOAD, SPACES[space], size=size * count, operand=memory)
+    site = g.site(LOAD, SPACES[space], size=size * count, operand=memory, step=size, parts=g.used_parts())
     g.run(f"kw_ld_{_HELPERS[space]}_{8 * size}x{count}", g.active(), site)
+    _order(g)
     integer = f"i{8 * size}"
     values = [g.text.as_type(_row(g, integer, size, j), ELEMENT[type_]) for j in range(count)]
     g.results(values, signed=is_signed(type_))
@@ -106,10 +107,18 @@ def _store(g: Lanes) -> None:
         value = g.text.as_type(g.read(item, type_), f"i{8 * size}")
         g.pass_lanes(0, value, offset=j * layout.LANES * size)
     pass_addresses(g, memory, space)
-    site = g.site(STORE, SPACES[space], size=size * count, operand=memory)
+    _order(g)
+    site = g.site(STORE, SPACES[space], size=size * count, operand=memory, step=size)
     g.run(f"kw_st_{_HELPERS[space]}_{8 * size}x{count}", g.active(), site)
 
 
+def _order(g: Lanes) -> None:
+    """An access that acquires or releases is a fence too."""
+    if not _ORDERS.isdisjoint(g.instruction.mods):
+        g.run("kw_fence")
+
+
+_ORDERS = frozenset({"acquire", "release", "acq_rel"})
 _OPERATIONS = {"add": 0, "min": 1, "max": 2, "and": 3, "or": 4, "xor": 5, "exch": 6, "cas": 7, "inc": 8, "dec": 9}
 _TYPES = {
     "u32": 0, "b32": 0, "s32": 1, "u64": 2, "b64": 2, "s64": 3, "f32": 4, "f64": 5, "f16": 6, "bf16": 7,
@@ -135,9 +144,12 @@ def _atomic(g: Lanes) -> None:
         value = g.source(position, type_)
         g.pass_lanes(row, t.resize(t.as_type(value, f"i{8 * size}"), "i64"))
     pass_addresses(g, memory, space)
-    site = g.site(ATOMIC, SPACES[space], size=size, operand=memory)
+    # What an exchange finds may be anything.
+    site = g.site(ATOMIC, SPACES[space], size=size, operand=memory, parts=int(operation != "exch"))
     active = g.active()
+    _order(g)
     g.run("kw_atomic", active, site, SPACES[space] if space != "const" else 0, _OPERATIONS[operation], _TYPES[type_])
+    _order(g)
     if returns:
         value = t.resize(g.take_lanes(0, "i64"), f"i{8 * size}")
         g.result(t.as_type(value, ELEMENT[type_]), signed=is_signed(type_))
@@ -192,9 +204,15 @@ def _is_space(g: Lanes) -> None:
         raise RefusedInstruction(g.instruction)
 
 
-@emits("membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority")
+@emits("membar", "fence")
+def _fence(g: Lanes) -> None:
+    """Values are in order already (warps of a block run one at a time); what is kept is which accesses it orders."""
+    g.run("kw_fence")
+
+
+@emits("prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority")
 def _nothing_to_do(g: Lanes) -> None:
-    """Ordering holds already (warps of a block run one at a time), and hints change no value."""
+    """Hints change no value."""
 
 
 @emits("createpolicy")

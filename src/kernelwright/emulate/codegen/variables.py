@@ -9,14 +9,16 @@ from __future__ import annotations
 from kernelwright.emulate.analysis import Analysis, analyse
 from kernelwright.emulate.flatten import function_address
 from kernelwright.emulate.provenance import Root, of_address, roots
-from kernelwright.emulate.ptx.ir import Function, Imm, Mem, Module, Sym, Variable
+from kernelwright.emulate.ptx.ir import Function, Imm, Mem, Module, Reg, Sym, Variable
 
 from . import layout
 from .lane import ELEMENT, Lanes, RefusedInstruction, Site
-from .memory import SPACES
+from .memory import ATOMIC, SPACES
 from .scalars import scalar_registers
 from .special import special_register
 from .text import BITS, Text, Value, constant
+
+_STRONG = frozenset({"relaxed", "acquire", "release", "acq_rel", "mmio"})
 
 
 class Variables(Lanes):
@@ -33,6 +35,20 @@ class Variables(Lanes):
         self._shared, self.static_shared = _lay_out(_shared_variables(module, function))
         self._locals, self.local_bytes = _lay_out([v for v in function.locals if v.space == "local"])
         self.register_bytes = self._place_registers()
+        self.granule = 4
+        """Bytes that accesses of shared memory are told apart by: those of the narrowest."""
+        self._read = {
+            register.name
+            for index, effect in enumerate(self.analysis.effects)
+            if index not in self.analysis.dead
+            for register in effect.uses
+        }
+
+    @property
+    def shared_arrays(self) -> tuple[tuple[str, int, int], ...]:
+        """Name, start in the window and bytes of each shared array; 0 bytes: dynamic, to the window's end."""
+        placed = self._shared.items()
+        return tuple((name, start if size else self.static_shared, size) for name, (start, size) in placed)
 
     def _place_registers(self) -> int:
         """A slot for each register that is live into some block; the bytes they take."""
@@ -107,7 +123,12 @@ class Variables(Lanes):
             value = t.resize(value, "i32")
         return value
 
-    def site(self, access: int, space: int, *, size: int = 0, operand: Mem | None = None) -> int:
+    def is_read(self, reg: Reg) -> bool:
+        return reg.name in self._read
+
+    def site(
+        self, access: int, space: int, *, size: int = 0, operand: Mem | None = None, step: int = 0, parts: int = 1
+    ) -> int:
         parameter, low, high = -1, -1, -1
         if operand is not None:
             kind, where = of_address(operand, self._roots)
@@ -116,7 +137,12 @@ class Variables(Lanes):
             elif kind == "shared" and isinstance(where, str) and where in self._shared and space == SPACES["shared"]:
                 start, length = self._shared[where]
                 low, high = (start, start + length) if length else (self.static_shared, -1)
-        self.sites.append(Site(self.index, space, access, size, parameter, low, high))
+        if size and space in (SPACES["shared"], SPACES["generic"]):
+            self.granule = min(self.granule, step or size)
+        strong = int("volatile" in self.instruction.mods)
+        if access == ATOMIC or not _STRONG.isdisjoint(self.instruction.mods):
+            strong = 2
+        self.sites.append(Site(self.index, space, access, size, parameter, low, high, strong, parts))
         return len(self.sites) - 1
 
 

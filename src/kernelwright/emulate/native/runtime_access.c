@@ -3,7 +3,7 @@
  * Why out of line: inlined into generated code they would be most of its compile time; called, they cost some 20 ns
  * (2026-11). The rule: a load that is not admitted gives poison, a store is dropped, the rest of the warp goes on.
  */
-#include "runtime_access.h"
+#include "runtime_shadow.h"
 #include <string.h>
 
 #define EACH(l, mask) for (uint32_t rest_ = (mask), l; rest_ && (l = (uint32_t)__builtin_ctz(rest_), 1); rest_ &= rest_ - 1)
@@ -13,6 +13,22 @@ static void poison_lanes(kw_warp *w, uint32_t lanes, const int size, const int p
   for (int j = 0; j < parts; j++)
     EACH(l, lanes) memcpy((uint8_t *)w->d + (size_t)j * KW_LANES * size + l * size, pattern, (size_t)size);
 }
+
+/* Whether some element holds poison, by its bits: rare enough to be looked into afterwards. */
+#define HOLDS_POISON(size, pattern)                                                                                    \
+  static inline int holds_poison_##size(const void *rows, const int parts) {                                           \
+    const uint##size##_t *d = rows;                                                                                    \
+    uint##size##_t least = 1;                                                                                          \
+    for (int i = 0; i < parts * KW_LANES; i++) {                                                                       \
+      uint##size##_t apart = d[i] ^ (uint##size##_t)(pattern);                                                         \
+      least = apart < least ? apart : least;                                                                           \
+    }                                                                                                                  \
+    return !least;                                                                                                     \
+  }
+HOLDS_POISON(8, 0)
+HOLDS_POISON(16, KW_POISON16)
+HOLDS_POISON(32, KW_POISON16 * 0x10001u)
+HOLDS_POISON(64, KW_POISON16 * 0x0001000100010001ull)
 
 #define DEFINE(space_name, SPACE, size, parts)                                                                         \
   KW_API void kw_ld_##space_name##_##size##x##parts(kw_warp *w, uint32_t mask, uint32_t site) {                        \
@@ -24,9 +40,13 @@ static void poison_lanes(kw_warp *w, uint32_t lanes, const int size, const int p
     if (__builtin_expect(!fits(w, mask, site, bytes, SPACE, &dense), 0)) {                                             \
       allowed = kw_admit(w, mask, site, bytes, KW_LOAD, SPACE);                                                        \
       if (allowed != mask) poison_lanes(w, mask & ~allowed, step, parts);                                              \
+      if (SPACE == KW_IN_GENERIC) kw_touch_generic(w, allowed, site, bytes, NULL, step);                               \
     }                                                                                                                  \
+    if (SPACE == KW_IN_SHARED) kw_shadow_load(w, allowed, site, bytes, step, dense);                                   \
+    int poisoned = -1;                                                                                                 \
     if (allowed == ~0u && dense && SPACE != KW_IN_LOCAL) {                                                             \
       const element *p = (const element *)place(w, SPACE, 0);                                                          \
+      if (SPACE != KW_IN_SHARED && step >= 2) poisoned = holds_poison_##size(p, parts);                                \
       for (int l = 0; l < KW_LANES; l++)                                                                               \
         for (int j = 0; j < parts; j++) d[j][l] = p[l * parts + j];                                                    \
     } else if (allowed == ~0u) {                                                                                       \
@@ -36,6 +56,8 @@ static void poison_lanes(kw_warp *w, uint32_t lanes, const int size, const int p
       EACH(l, allowed)                                                                                                 \
       for (int j = 0; j < parts; j++) d[j][l] = ((const element *)place(w, SPACE, (int)l))[j];                         \
     }                                                                                                                  \
+    if (SPACE != KW_IN_SHARED && step >= 2 && poisoned < 0) poisoned = holds_poison_##size(w->d, parts);               \
+    if (__builtin_expect(poisoned > 0, 0)) kw_uninitialised(w, allowed, site, bytes, step, SPACE);                         \
   }                                                                                                                    \
   KW_API void kw_st_##space_name##_##size##x##parts(kw_warp *w, uint32_t mask, uint32_t site) {                        \
     typedef uint##size##_t element;                                                                                    \
@@ -43,8 +65,11 @@ static void poison_lanes(kw_warp *w, uint32_t lanes, const int size, const int p
     const element(*d)[KW_LANES] = (const element(*)[KW_LANES])w->d;                                                    \
     int dense;                                                                                                         \
     uint32_t allowed = mask;                                                                                           \
-    if (__builtin_expect(!fits(w, mask, site, bytes, SPACE, &dense), 0))                                               \
+    if (__builtin_expect(!fits(w, mask, site, bytes, SPACE, &dense), 0)) {                                             \
       allowed = kw_admit(w, mask, site, bytes, KW_STORE, SPACE);                                                       \
+      if (SPACE == KW_IN_GENERIC) kw_touch_generic(w, allowed, site, bytes, (const uint8_t *)w->d, step);              \
+    }                                                                                                                  \
+    if (SPACE == KW_IN_SHARED) kw_shadow_store(w, allowed, site, bytes, step, dense);                                  \
     if (allowed == ~0u && dense && SPACE != KW_IN_LOCAL) {                                                             \
       element *p = (element *)place(w, SPACE, 0);                                                                      \
       for (int l = 0; l < KW_LANES; l++)                                                                               \

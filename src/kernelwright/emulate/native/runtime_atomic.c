@@ -2,7 +2,7 @@
  *
  * The rule: within a warp lanes take their turn in lane order, so that one block's result never varies.
  */
-#include "runtime_access.h"
+#include "runtime_shadow.h"
 #include <string.h>
 
 /* In the order of codegen/atomics.py. */
@@ -105,6 +105,9 @@ KW_API void kw_atomic(kw_warp *w, uint32_t mask, uint32_t site, int space, int o
   int dense, flushes = op == ADD && type == F32 && space != KW_IN_SHARED;
   uint32_t allowed = mask;
   if (!fits(w, mask, site, bytes, space, &dense)) allowed = kw_admit(w, mask, site, bytes, KW_ATOMIC, space);
+  if (space == KW_IN_SHARED && allowed) kw_touch(w, allowed, site, bytes, (const uint32_t *)w->a, NULL, bytes);
+  if (space == KW_IN_GENERIC && allowed) kw_touch_generic(w, allowed, site, bytes, NULL, bytes);
+  if (space != KW_IN_SHARED && allowed) kw_uninitialised(w, allowed, site, bytes, bytes, space);
   for (int l = 0; l < KW_LANES; l++) {
     if (!(mask >> l & 1)) continue;
     uint64_t y = w->d[0][l], z = w->d[1][l], was = KW_POISON16 * 0x0001000100010001ull;

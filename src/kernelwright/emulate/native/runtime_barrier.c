@@ -3,7 +3,7 @@
  * The rule is the hardware's: a barrier without a count is complete when every thread of the block waits at it or has
  * exited; one with a count counts whole warps. Source: PTX ISA 9.0, 9.7.13.1 bar/barrier.
  */
-#include "runtime_warp.h"
+#include "runtime_shadow.h"
 #include "runtime_block.h"
 
 #define EACH(l, mask) for (uint32_t rest_ = (mask), l; rest_ && (l = (uint32_t)__builtin_ctz(rest_), 1); rest_ &= rest_ - 1)
@@ -40,6 +40,7 @@ KW_API void kw_bar_arrive(kw_warp *w, uint32_t id, uint32_t count) {
   }
   bar->used = 1;
   bar->count = count;
+  kw_release(w, id);
   bar->announced += w->mask == w->live ? KW_LANES : (uint32_t)__builtin_popcount(w->mask);
 }
 
@@ -68,10 +69,13 @@ int kw_complete_barriers(kw_block *b) {
     kw_barrier *bar = &b->barriers[id];
     if (!bar->used || !is_complete(b, id)) continue;
     completed++;
+    uint32_t waiting[KW_LANES] = {0};
+    for (uint32_t i = 0; i < b->warps; i++) waiting[i] = lanes_at_barrier(kw_warp_of(b, i), id);
+    kw_join(b, id, waiting);
     uint32_t result = bar->popc << 2 | bar->any << 1 | bar->all;
     for (uint32_t i = 0; i < b->warps; i++) {
       kw_warp *w = kw_warp_of(b, i);
-      uint32_t lanes = lanes_at_barrier(w, id);
+      uint32_t lanes = waiting[i];
       if (!lanes) continue;
       int first = __builtin_ctz(lanes);
       if (b->exited && !bar->count) {

@@ -4,6 +4,7 @@
  * block, so that what one block leaves never reaches the next.
  */
 #define _GNU_SOURCE
+#include "runtime_shadow.h"
 #include "runtime_block.h"
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,7 @@ kw_finding *kw_report(kw_warp *w, int cause, int site, int lane, uint64_t addres
   f->site = site;
   f->block = b->index;
   f->thread = w->index * KW_LANES + (uint32_t)lane;
+  f->other_site = -1;
   f->address = address;
   f->count = 1;
   return f;
@@ -81,7 +83,10 @@ kw_block *kw_new_block(kw_run *r) {
   if (!b) return NULL;
   b->memory = mmap(NULL, p.whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   b->ranges = malloc((r->n_sites + 1) * sizeof *b->ranges);
-  if (b->memory == MAP_FAILED || !b->ranges) {
+  b->shadow = kw_new_shadow(r, p.warps);
+  if (b->memory == MAP_FAILED || !b->ranges || !b->shadow) {
+    if (b->memory != MAP_FAILED) munmap(b->memory, p.whole);
+    if (b->shadow) kw_free_shadow(b->shadow);
     free(b->ranges);
     free(b);
     return NULL;
@@ -106,6 +111,7 @@ kw_block *kw_new_block(kw_run *r) {
 
 void kw_free_block(kw_block *b) {
   munmap(b->memory, plan_of(b->run).whole);
+  kw_free_shadow(b->shadow);
   free(b->ranges);
   free(b->findings);
   free(b->text.bytes);
@@ -147,6 +153,7 @@ void kw_start_block(kw_block *b, uint64_t index) {
     w->block = b;
     w->ranges = b->ranges;
     w->index = i;
+    w->shadow = b->shadow;
     w->symbols = r->symbols;
     w->dynamic_shared = r->static_shared;
     w->total_shared = (uint32_t)(r->static_shared + r->dynamic_shared);
@@ -171,4 +178,5 @@ void kw_start_block(kw_block *b, uint64_t index) {
       }
     }
   }
+  kw_start_shadow(b);
 }

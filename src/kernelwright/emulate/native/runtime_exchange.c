@@ -4,7 +4,7 @@
  * warp's rows d[0..3] as 32-bit lanes: values, members, b, c. A member list that leaves out the lane itself, or names a
  * source lane that does not run, is undefined in PTX: observed, not stopped.
  */
-#include "runtime_warp.h"
+#include "runtime_shadow.h"
 
 #define EACH(l, mask) for (uint32_t rest_ = (mask), l; rest_ && (l = (uint32_t)__builtin_ctz(rest_), 1); rest_ &= rest_ - 1)
 
@@ -14,6 +14,7 @@ static void observe(kw_warp *w, uint32_t site, uint32_t lane) {
 }
 
 static const uint32_t *members_of(kw_warp *w, uint32_t site) {
+  kw_lanes_met(w);
   const uint32_t *members = (const uint32_t *)w->d[1];
   uint32_t outside = 0;
   for (uint32_t l = 0; l < KW_LANES; l++) outside |= (uint32_t)!(members[l] >> l & 1) << l;

@@ -5,7 +5,7 @@
  * in an order and width of its own, so results are listed as approximate (integers are exact). cp.async copies at once,
  * which every program that waits as it must cannot tell from later.
  */
-#include "runtime_access.h"
+#include "runtime_shadow.h"
 #include <immintrin.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -176,6 +176,8 @@ KW_API void kw_ldmatrix(kw_warp *w, uint32_t site, int space, int count, int tra
   int dense;
   uint16_t rows[KW_LANES][8];
   if (!fits(w, asked, site, 16, space, &dense)) allowed = kw_admit(w, asked, site, 16, KW_LOAD, space);
+  if (space == KW_IN_SHARED) kw_touch(w, allowed, site, 16, (const uint32_t *)w->a, NULL, 16);
+  else kw_touch_generic(w, allowed, site, 16, NULL, 16);
   for (int l = 0; l < 8 * count; l++) {
     if (allowed >> l & 1) memcpy(rows[l], place(w, space, l), 16);
     else
@@ -218,6 +220,8 @@ KW_API void kw_cp_async(kw_warp *w, uint32_t mask, uint32_t load_site, uint32_t 
   uint32_t allowed = mask;
   if (!fits(w, mask, store_site, bytes, KW_IN_SHARED, &dense))
     allowed = kw_admit(w, mask, store_site, bytes, KW_STORE, KW_IN_SHARED);
+  kw_touch(w, allowed, store_site, bytes, a, NULL, bytes);
+  kw_copy_starts(w, allowed, store_site, bytes, a);
   for (int l = 0; l < KW_LANES; l++)
     if (allowed >> l & 1) memcpy(place(w, KW_IN_SHARED, l), moved[l], bytes);
 }

@@ -23,14 +23,17 @@ enum kw_access { KW_LOAD = 0, KW_STORE = 1, KW_ATOMIC = 2, KW_AT_BARRIER = 3, KW
 /* Causes, in the order of emulate/findings.py. */
 enum kw_cause { KW_OUT_OF_BOUNDS = 0, KW_MISALIGNED_ACCESS = 1, KW_LOCAL_OVERRUN = 2, KW_HOST_MEMORY = 3, KW_RAW_POINTER = 4,
                 KW_USE_AFTER_FREE = 5, KW_DIVERGENT_BARRIER = 6, KW_DEADLOCK = 7, KW_WARP_MASK = 8, KW_ASSERTION = 9,
-                KW_TRAPPED = 10, KW_EXITED_BEFORE_BARRIER = 11 };
+                KW_TRAPPED = 10, KW_EXITED_BEFORE_BARRIER = 11, KW_SHARED_RACE = 12, KW_TOLERATED_RACE = 13,
+                KW_UNINITIALISED = 14, KW_UNINITIALISED_LOAD = 15 };
 
 /* One place in the code that may fault. */
 typedef struct kw_site {
   int32_t parameter;       /* byte offset of the kernel parameter that the address is derived from; -1 unknown */
   int32_t low, high;       /* shared: window range of the one declared array it is derived from; high -1: to the window's end */
   int32_t bytes;           /* of one lane's access */
-  uint8_t space, access, padding[2];  /* enum kw_space, enum kw_access */
+  uint8_t space, access;   /* enum kw_space, enum kw_access */
+  uint8_t strong;          /* 1 volatile; 2 atomic, relaxed and above: the latter never race with a strong access */
+  uint8_t parts;           /* bit j: somebody uses component j of what is loaded */
 } kw_site;
 
 /* The addresses a site may touch: lo <= a and a - lo <= last. */
@@ -41,13 +44,15 @@ typedef struct kw_finding {
   uint64_t block, count, address;
   int64_t offset;
   uint32_t thread, bytes;
-  int32_t has_allocation, padding;
+  int32_t has_allocation, other_site;     /* other_site: of the access that a race is with, which comes first; -1 none */
+  uint32_t other_thread, padding;
   kw_allocation allocation;
   char message[512];
 } kw_finding;
 
 typedef struct kw_run kw_run;
 typedef struct kw_block kw_block;
+typedef struct kw_shadow kw_shadow;
 
 typedef struct kw_warp {
   int32_t pcs[KW_LANES];                     /* 0 */
@@ -74,7 +79,9 @@ typedef struct kw_warp {
   int32_t *barrier_site;                     /* 1984: [32] */
   uint32_t *members;                         /* 1992: [32] */
   uint32_t sync_any, sync_passed;            /* 2000 */
-  uint64_t padding[5];
+  kw_shadow *shadow;                         /* 2008 */
+  uint32_t clock, reserved;                  /* 2016: the first event since lanes of the warp last met */
+  uint64_t padding[3];
 } kw_warp;
 
 _Static_assert(offsetof(kw_warp, count) == 152 && offsetof(kw_warp, block) == 192 && offsetof(kw_warp, tid) == 256 &&
@@ -100,6 +107,7 @@ struct kw_block {
   kw_range *ranges;
   uint8_t *memory;         /* one mapping: shared memory, then contexts, then local depots */
   uint8_t *shared;
+  kw_shadow *shadow;
   uint64_t count;
   uint32_t ctaid[3];
 };
@@ -116,7 +124,7 @@ struct kw_run {
   uint32_t grid[3], block[3];
   uint32_t n_sites, static_shared, local_bytes, register_bytes;
   uint32_t parallel, resident_limit;
-  uint32_t worker_limit, reserved;
+  uint32_t worker_limit, granule;   /* granule: bytes that the races of shared memory are told apart by: 1, 2 or 4 */
   /* results */
   int32_t error, interrupted;
   uint64_t count;

@@ -1,0 +1,176 @@
+/* What orders the warps of a block, as their shared memory's shadow counts it: events, barriers, fences, copies.
+ *
+ * The rule: whatever may order two accesses counts as doing so (a fence releases and acquires at once, an exited thread has
+ * arrived everywhere): a missed race is a pity, a false one makes people switch the check off.
+ */
+#define _GNU_SOURCE
+#include "runtime_shadow.h"
+#include "runtime_block.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+kw_shadow *kw_new_shadow(const kw_run *r, uint32_t warps) {
+  kw_shadow *s = calloc(1, sizeof *s);
+  if (!s) return NULL;
+  s->shift = r->granule == 1 ? 0 : r->granule == 2 ? 1 : 2;
+  s->granules = (uint32_t)((r->static_shared + r->dynamic_shared) >> s->shift) + KW_LANES;
+  s->n_sites = r->n_sites;
+  s->warps = warps;
+  uint64_t entries = 3ull * s->granules + KW_RECENT_EVENTS + 2ull * warps * s->n_sites;
+  s->bytes = entries * sizeof(uint32_t);
+  s->memory = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (s->memory == MAP_FAILED) {
+    free(s);
+    return NULL;
+  }
+  s->writer = (uint32_t *)s->memory;
+  s->reader = s->writer + s->granules;
+  s->second = s->reader + s->granules;
+  s->seen = s->second + s->granules;
+  s->first = s->seen + (uint64_t)warps * s->n_sites;
+  s->events = s->first + (uint64_t)warps * s->n_sites;
+  s->next = 1;
+  return s;
+}
+
+void kw_free_shadow(kw_shadow *s) {
+  for (int i = 0; i < KW_LANES; i++) free(s->copies[i].list);
+  munmap(s->memory, s->bytes);
+  free(s);
+}
+
+/* Every access so far comes before every access from now on. */
+static void order_all(kw_block *b) {
+  kw_shadow *s = b->shadow;
+  s->full = s->next;
+  for (uint32_t i = 0; i < s->warps; i++) kw_warp_of(b, i)->clock = s->interval[i] = s->next;
+}
+
+static void forget_orders(kw_shadow *s) {
+  memset(s->known, 0, sizeof s->known);
+  memset(s->released, 0, sizeof s->released);
+  memset(s->has_released, 0, sizeof s->has_released);
+  memset(s->fence, 0, sizeof s->fence);
+  s->fenced = 0;
+}
+
+void kw_start_shadow(kw_block *b) {
+  kw_shadow *s = b->shadow;
+  if (s->next > KW_EVENTS / 2) {
+    memset(s->memory, 0, (3ull * s->granules + 2ull * s->warps * s->n_sites) * sizeof(uint32_t));
+    s->next = 1;
+  }
+  s->start = s->next;
+  forget_orders(s);
+  for (uint32_t i = 0; i < s->warps; i++) s->copies[i].n = s->copies[i].group = 0;
+  order_all(b);
+}
+
+/* Event numbers are used up: only whether a granule was written is kept. */
+static void renumber(kw_block *b) {
+  kw_shadow *s = b->shadow;
+  for (uint32_t g = 0; g < s->granules; g++) s->writer[g] = s->writer[g] >= s->start << 10 ? KW_ENTRY(1u, 0u) : 0;
+  memset(s->reader, 0, (2ull * s->granules + 2ull * s->warps * s->n_sites) * sizeof(uint32_t));
+  forget_orders(s);
+  s->start = 1;
+  s->next = 2;
+  order_all(b);
+}
+
+uint32_t kw_new_event(kw_warp *w, uint32_t site) {
+  kw_shadow *s = w->shadow;
+  if (s->next >= KW_EVENTS - 1) renumber(w->block);
+  else if (s->next - s->full >= KW_RECENT_EVENTS) order_all(w->block);
+  uint32_t event = s->next++, at = w->index * s->n_sites + site;
+  s->events[event - s->full] = site;
+  s->seen[at] = event;
+  if (s->first[at] < s->interval[w->index]) s->first[at] = event;
+  return event;
+}
+
+/* ---- named barriers and fences */
+
+static void raise_to(uint32_t *these, const uint32_t *those, uint32_t n) {
+  for (uint32_t v = 0; v < n; v++) these[v] = those[v] > these[v] ? those[v] : these[v];
+}
+
+void kw_release(kw_warp *w, uint32_t id) {
+  kw_shadow *s = w->shadow;
+  uint32_t *released = s->released[id & 15];
+  raise_to(released, s->known[w->index], s->warps);
+  released[w->index] = s->next;
+  s->has_released[id & 15] = 1;
+  w->clock = s->next;
+}
+
+/* Copies that a barrier overtakes are still to be waited for: their writes happen after it. */
+static void carry_copies(kw_block *b) {
+  kw_shadow *s = b->shadow;
+  for (uint32_t i = 0; i < s->warps; i++)
+    for (uint32_t k = 0; k < s->copies[i].n; k++) {
+      const kw_pending *p = &s->copies[i].list[k];
+      uint32_t entry = KW_ENTRY(kw_event(kw_warp_of(b, i), p->site), i) | p->lane;
+      for (uint32_t g = p->address >> s->shift; g < (p->address + p->bytes) >> s->shift; g++) s->writer[g] = entry;
+    }
+}
+
+void kw_join(kw_block *b, uint32_t id, const uint32_t *lanes) {
+  kw_shadow *s = b->shadow;
+  int whole = !s->has_released[id];
+  for (uint32_t i = 0; i < s->warps; i++) whole &= lanes[i] == kw_warp_of(b, i)->live;
+  if (whole) {
+    order_all(b);
+  } else {
+    uint32_t *joined = s->released[id];
+    for (uint32_t i = 0; i < s->warps; i++)
+      if (lanes[i]) kw_release(kw_warp_of(b, i), id);
+    for (uint32_t i = 0; i < s->warps; i++) {
+      if (!lanes[i]) continue;
+      raise_to(s->known[i], joined, s->warps);
+      kw_warp_of(b, i)->clock = s->interval[i] = s->next;
+    }
+  }
+  memset(s->released[id], 0, sizeof s->released[id]);
+  s->has_released[id] = 0;
+  carry_copies(b);
+}
+
+/* membar, fence: pairs with every fence that another warp of the block made before. */
+KW_API void kw_fence(kw_warp *w) {
+  kw_shadow *s = w->shadow;
+  s->known[w->index][w->index] = s->next;
+  raise_to(s->fence, s->known[w->index], s->warps);
+  raise_to(s->known[w->index], s->fence, s->warps);
+  s->fenced = 1;
+  w->clock = s->next;
+}
+
+KW_API void kw_warp_met(kw_warp *w) { kw_lanes_met(w); }
+
+/* ---- asynchronous copies */
+
+void kw_copy_starts(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint32_t *a) {
+  kw_copies *c = &w->shadow->copies[w->index];
+  if (c->n + KW_LANES > c->capacity) {
+    kw_pending *grown = realloc(c->list, (2ull * c->capacity + KW_LANES) * sizeof *grown);
+    if (!grown) return;
+    c->list = grown;
+    c->capacity = 2 * c->capacity + KW_LANES;
+  }
+  for (uint32_t rest = mask; rest; rest &= rest - 1) {
+    uint32_t lane = (uint32_t)__builtin_ctz(rest);
+    c->list[c->n++] = (kw_pending){a[lane], bytes, lane, site, c->group};
+  }
+}
+
+KW_API void kw_cp_commit(kw_warp *w) { w->shadow->copies[w->index].group++; }
+
+/* Wait until at most `open` of the committed groups are under way; ~0: for everything. */
+KW_API void kw_cp_wait(kw_warp *w, uint32_t open) {
+  kw_copies *c = &w->shadow->copies[w->index];
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < c->n; i++)
+    if (open != ~0u && c->list[i].group + open >= c->group) c->list[kept++] = c->list[i];
+  c->n = kept;
+}
