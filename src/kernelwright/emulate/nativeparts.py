@@ -36,6 +36,14 @@ def extension_link_flags() -> tuple[str, ...]:
     return (str(shim), str(bridge.build()), str(runtime.library()._name))
 
 
+def program_link_flags() -> tuple[str, ...]:
+    """The same for a program with its own ``main``, which knows nothing of torch."""
+    from kernelwright.build import toolchain
+    from kernelwright.emulate import runtime
+
+    return (str(archive(toolchain.find().cuda_include)), str(runtime.build()))
+
+
 def include_folder() -> Path:
     """Headers to put before torch's: those that a torch without CUDA lacks."""
     return nativebuild.NATIVE / "include"
