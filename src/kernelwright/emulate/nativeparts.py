@@ -24,6 +24,17 @@ def archive(cuda_include: Path) -> Path:
     )
 
 
+def blas(cuda_include: Path) -> Path:
+    """libkw_cublas.a: the part of cuBLAS that whole programs are served; 4 s the first time."""
+    program = nativebuild.NATIVE.parents[1] / "program" / "native"
+    return nativebuild.build_archive(
+        "kw_cublas",
+        [program / "cublas.cpp"],
+        flags=["-std=c++17", "-O3", "-w", "-fvisibility=hidden", f"-I{nativebuild.NATIVE}", f"-I{cuda_include}"],
+        headers=[nativebuild.NATIVE / "cudart_state.h", nativebuild.NATIVE / "kw_runtime.h"],
+    )
+
+
 def extension_link_flags() -> tuple[str, ...]:
     """What follows the objects on an extension's link line; every symbol of the native parts resolves by it.
 
@@ -41,7 +52,8 @@ def program_link_flags() -> tuple[str, ...]:
     from kernelwright.build import toolchain
     from kernelwright.emulate import runtime
 
-    return (str(archive(toolchain.find().cuda_include)), str(runtime.build()))
+    include = toolchain.find().cuda_include
+    return (str(archive(include)), str(blas(include)), str(runtime.build()))
 
 
 def include_folder() -> Path:

@@ -21,6 +21,7 @@ from kernelwright.build import cache, diagnostics, link, ptxas
 from kernelwright.build.nvcc import FATBIN, CommandFailed, Plan, clean_environment, plan, run_command
 from kernelwright.build.toolchain import Toolchain
 from kernelwright.emulate.nativeparts import program_link_flags
+from kernelwright.errors import RefusedError
 from kernelwright.records import BuildRecord, KernelFacts, from_json, to_json
 
 PTX_TARGET = "sm_80"
@@ -35,6 +36,13 @@ HOST_FLAGS = (
 Without the last two a load may move into the caller, and a caller be gone from the stack. DWARF 5's first file is
 mistaken by binutils 2.40 for the generated one.
 """
+
+
+INCLUDE = Path(__file__).parent / "include"
+"""Headers that the toolkit may lack; its own come first."""
+
+SERVED_APART = re.compile(r"cu(blas|fft|rand|sparse|solver|dnn)\w+|npp\w+|nvrtc\w+|nvml\w+|cu[A-Z]\w+")
+"""Functions of NVIDIA's other libraries; what of them is served stands in native/."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,8 @@ class Source:
     def nvcc_flags(self) -> list[str]:
         """nvcc's command line, targets and output aside."""
         # The text is compiled from another folder: files beside the program are found by this.
-        beside = [part for word in ("-iquote", str(self.file.parent.absolute())) for part in ("-Xcompiler", word)]
+        places = ("-iquote", str(self.file.parent.absolute()), "-idirafter", str(INCLUDE))
+        beside = [part for word in places for part in ("-Xcompiler", word)]
         host = [part for flag in HOST_FLAGS for part in ("-Xcompiler", flag)]
         folders = [f"-I{folder.absolute()}" for folder in self.include]
         return [*host, *beside, *folders, *(f"-D{define}" for define in self.defines), *self.flags]
@@ -83,6 +92,10 @@ def compile(source: Source, toolchain: Toolchain, *, sm: str) -> Program | Build
         with tempfile.TemporaryDirectory(prefix="kernelwright-program-") as made:
             return _compile(source, toolchain, sm, Path(made), started)
     except (CommandFailed, link.Unresolved) as failure:
+        refused = [use.symbol for use in getattr(failure, "references", ()) if SERVED_APART.fullmatch(use.symbol)]
+        if refused:
+            named = ", ".join(dict.fromkeys(refused))
+            raise RefusedError(f"refused: {named} is not served", hint="docs/run.md lists what is") from None
         own = (source.file.name,)
         found = diagnostics.of_failure(failure, own=own, text=source.text)
         return _record(source, cached=False, seconds=time.monotonic() - started, ok=False, found=found)
@@ -144,8 +157,8 @@ def _link(toolchain: Toolchain, unit: Path, output: Path, libraries: tuple[str, 
     command = [
         *(str(toolchain.host), "-shared", "-Wl,-Bsymbolic", "-o", str(output)),
         # The runtime's own globals must be made before the program registers its kernels: it comes first, and whole.
-        *("-Wl,--whole-archive", *archives, "-Wl,--no-whole-archive"),
-        *(str(unit), *others, "-lpthread", "-ldl", "-lrt", "-lm"),
+        *("-Wl,--whole-archive", archives[0], "-Wl,--no-whole-archive"),
+        *(str(unit), *archives[1:], *others, "-lpthread", "-ldl", "-lrt", "-lm"),
         *("-Wl,-z,defs", "-Wl,--warn-unresolved-symbols", "-Wl,--no-demangle"),
     ]
     said = run_command(command, folder=unit.parent, environment=clean_environment())
