@@ -11,7 +11,10 @@ from pathlib import Path
 
 from kernelwright.emulate import nativebuild
 
-SOURCES = ("cudart_launch.cpp", "cudart_limits.cpp", "cudart_memory.cpp", "cudart_device.cpp", "cudart_refused.cpp")
+SOURCES = (
+    *("cudart_launch.cpp", "cudart_limits.cpp", "cudart_memory.cpp", "cudart_pools.cpp", "cudart_volumes.cpp"),
+    *("cudart_device.cpp", "cudart_refused.cpp"),
+)
 
 
 def archive(cuda_include: Path) -> Path:

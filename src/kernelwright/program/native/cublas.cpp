@@ -155,6 +155,8 @@ extern "C" {
 
 int cublasCreate_v2(Handle** out) { return *out = new Handle{}, kSuccess; }
 int cublasDestroy_v2(Handle* handle) { return delete handle, kSuccess; }
+int cublasLtCreate(Handle** out) { return *out = new Handle{}, kSuccess; }
+int cublasLtDestroy(Handle* handle) { return delete handle, kSuccess; }
 int cublasGetVersion_v2(Handle*, int* version) { return *version = 130000, kSuccess; }
 int cublasSetStream_v2(Handle* handle, cudaStream_t stream) { return handle->stream = stream, kSuccess; }
 int cublasGetStream_v2(Handle* handle, cudaStream_t* stream) { return *stream = handle->stream, kSuccess; }
