@@ -242,9 +242,7 @@ class EmulatedDevice:
         )
 
 
-def install(
-    spec: DeviceSpec, *, memory_limit_bytes: int | None = None, with_torch: bool = True
-) -> EmulatedDevice:
+def install(spec: DeviceSpec, *, memory_limit_bytes: int | None = None, with_torch: bool = True) -> EmulatedDevice:
     """Makes ``cuda:0`` the emulated device that presents ``spec``, in this process and for good.
 
     ``memory_limit_bytes`` bounds what the device hands out below the data sheet's memory. ``with_torch``: torch's

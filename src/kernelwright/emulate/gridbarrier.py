@@ -39,9 +39,7 @@ def with_workspace(ptx: str) -> str:
         )
 
     made = _READS.sub(read, ptx)
-    return re.sub(
-        r"^(\s*\.address_size\s+64)", rf"\1 .global .align 8 .u64 {POINTER};", made, count=1, flags=re.M
-    )
+    return re.sub(r"^(\s*\.address_size\s+64)", rf"\1 .global .align 8 .u64 {POINTER};", made, count=1, flags=re.M)
 
 
 class GridBarrier:

@@ -22,7 +22,7 @@ from kernelwright.build.nvcc import FATBIN, CommandFailed, Plan, clean_environme
 from kernelwright.build.toolchain import Toolchain
 from kernelwright.emulate.nativeparts import program_link_flags
 from kernelwright.errors import RefusedError
-from kernelwright.records import BuildRecord, KernelFacts, from_json, to_json
+from kernelwright.records import BuildRecord, Diagnostic, KernelFacts, from_json, to_json
 
 PTX_TARGET = "sm_80"
 """What the emulated device runs; the presented device's own name goes to ptxas only."""
@@ -179,7 +179,7 @@ def _record(
     cached: bool,
     seconds: float,
     ok: bool,
-    found: Sequence[diagnostics.Diagnostic],
+    found: Sequence[Diagnostic],
     kernels: tuple[KernelFacts, ...] = (),
 ) -> BuildRecord:
     return BuildRecord(

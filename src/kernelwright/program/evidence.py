@@ -1,7 +1,7 @@
 """From a program's journal and its process's end to the evidence that explain reads.
 
-The rule: facts only; an address becomes a line of the user's own file where the debug information says so, else nothing.
-An API call that was refused for what it asked is a cause; one that the device does not have is told apart from it.
+The rule: facts only; an address becomes a line of the user's file where the debug information says so, else nothing. An
+API call that was refused for what it asked is a cause; one that the device does not have is told apart.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class Refused:
 
     cause: str
     sentence: str
+    error: int
+    """cudaError_t that the call returned; 0 where it went on."""
     site: SourceLine | None
 
 
@@ -142,7 +144,7 @@ def _refusal(seen: Seen, fact: dict[str, Any], module: Path, named: _Named) -> N
             seen.unserved = (*seen.unserved, known["sentence"])
     elif len(seen.refused) < MOST_REFUSALS:
         frames = _stack(fact["stack"], module, named)
-        seen.refused.append(Refused(known["cause"], known["sentence"], frames[0] if frames else None))
+        seen.refused.append(Refused(known["cause"], known["sentence"], known["error"], frames[0] if frames else None))
 
 
 def evidence(program: Path, text: str, build: BuildRecord, ended: Ended, seen: Seen) -> Evidence:
@@ -187,11 +189,15 @@ def causes(case: Evidence, seen: Seen) -> tuple[Cause, ...]:
     if own:
         # What followed from the refused call is not unexplained.
         known = tuple(cause for cause in known if cause.id != UNEXPLAINED)
-    return tuple(dict.fromkeys((*known, *own)))
+    first: dict[tuple[str, int], Cause] = {}
+    for cause in (*known, *own):
+        first.setdefault((cause.id, cause.line), cause)
+    return tuple(first.values())
 
 
 def _cause(case: Evidence, refused: Refused) -> Cause:
     site = refused.site
+    outcome = "was refused, and returned its error" if refused.error else "went on all the same"
     return Cause(
         id=refused.cause,
         stage=Stage.RUN,
@@ -199,5 +205,5 @@ def _cause(case: Evidence, refused: Refused) -> Cause:
         file=site.file if site else "",
         line=site.line if site else 0,
         text=site.text if site else "",
-        evidence=("the call was refused, and returned its error",),
+        evidence=(f"the call {outcome}",),
     )

@@ -58,9 +58,7 @@ class _Teller:
     def __init__(self, fd: int, config: dict[str, Any]) -> None:
         self.fd = fd
         self.memory: int = config["memory_bytes"]
-        self.device = emulated.install(
-            spec(config["presents_as"]), memory_limit_bytes=self.memory, with_torch=False
-        )
+        self.device = emulated.install(spec(config["presents_as"]), memory_limit_bytes=self.memory, with_torch=False)
         self.device.provide_ptx(config["key"], Path(config["ptx"]).read_text(encoding="utf-8"))
         self.device.provide_registers({kernel["name"]: kernel["registers"] for kernel in config["kernels"]})
         self.libc = ctypes.CDLL(None)

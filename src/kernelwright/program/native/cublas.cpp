@@ -37,6 +37,29 @@ Status within(const char* function, const char* operand, const void* address, ui
   return kExecutionFailed;
 }
 
+// Whether an element is memory that nobody wrote, by the pattern that fresh device memory holds.
+bool unwritten(const void* at, size_t width) {
+  const auto* half = static_cast<const uint16_t*>(at);
+  for (size_t i = 0; i < width / 2; i++)
+    if (half[i] != KW_POISON16) return false;
+  return true;
+}
+
+// For the record; the product is made all the same, as a GPU would.
+void tell_unwritten(const char* function, const char* operand, int row, int column) {
+  char text[256];
+  std::snprintf(text, sizeof text, "%s reads %s where nobody wrote before: first row %d, column %d of what is stored", function, operand, row, column);
+  const kw_callbacks* callbacks = kw_get_callbacks();
+  if (callbacks && callbacks->refusal) callbacks->refusal(nullptr, 0, "memory.uninitialised", text);
+}
+
+template <class T>
+void check_written(const char* function, const char* operand, const T* a, int rows, int columns, int stride) {
+  for (int column = 0; column < columns; column++)
+    for (int row = 0; row < rows; row++)
+      if (unwritten(a + size_t(column) * stride + row, sizeof(T))) return tell_unwritten(function, operand, row, column);
+}
+
 float widened(float x) { return x; }
 double widened(double x) { return x; }
 float widened(__half x) { return __half2float(x); }
@@ -72,6 +95,10 @@ Status gemm(const Shape& s, double alpha, const A* a, int lda, const B* b, int l
   if (fits == kSuccess) fits = within(s.function, "B", b, s.tb ? extent(s.n, s.k, ldb, sizeof(B)) : extent(s.k, s.n, ldb, sizeof(B)));
   if (fits == kSuccess) fits = within(s.function, "C", c, extent(s.m, s.n, ldc, sizeof(C)));
   if (fits != kSuccess) return fits;
+  if (s.k && alpha != 0) {
+    check_written(s.function, "A", a, s.ta ? s.k : s.m, s.ta ? s.m : s.k, lda);
+    check_written(s.function, "B", b, s.tb ? s.n : s.k, s.tb ? s.k : s.n, ldb);
+  }
   auto left = packed(a, s.ta, s.m, s.k, lda);
   std::vector<double> column(s.m);
   for (int j = 0; j < s.n; j++) {
