@@ -123,3 +123,29 @@ def test_defines_and_include_folders_reach_the_compiler(tmp_path: Path) -> None:
     program = tmp_path / "program.cu"
     program.write_text("#include <answer.h>\nint main() { return answer(); }\n")
     assert ran(str(program), options=("-I", str(tmp_path), "-D", "STATUS=40")).returncode == 42
+
+
+def test_blocks_of_a_cooperative_launch_wait_for_one_another() -> None:
+    answer = ran("grid.cu")
+    assert (answer.returncode, answer.stdout.splitlines()) == (0, ["cudaSuccess: 324", "valid: 0"])
+
+
+def test_a_product_by_cublas_is_right_and_its_operands_are_checked() -> None:
+    report = reported("blas.cu")
+    assert report["stdout"].splitlines() == ["status 0, 0 wrong", "status 13"]
+    assert [cause["id"] for cause in report["causes"]] == ["memory.out-of-bounds"]
+    assert report["causes"][0]["line"] == line_of("blas.cu", "k + 1, &alpha")
+    assert "A is 0 bytes into an allocation of 60 bytes, and 72 bytes are used" in report["causes"][0]["sentence"]
+
+
+def test_a_library_function_that_nobody_serves_is_refused_by_name() -> None:
+    answer = ran("unserved.cu")
+    assert answer.returncode == 3
+    assert "refused: cublasStrsm_v2 is not served" in answer.stderr
+
+
+def test_pools_and_volumes_are_served_and_graphs_are_refused_by_name() -> None:
+    answer = ran("volumes.cu")
+    assert answer.returncode == 0
+    assert answer.stdout.splitlines() == ["used 1000", "used 0", "same", "cudaErrorNotSupported"]
+    assert "the emulated device has no cudaGraphCreate" in answer.stderr
