@@ -149,3 +149,24 @@ def test_pools_and_volumes_are_served_and_graphs_are_refused_by_name() -> None:
     assert answer.returncode == 0
     assert answer.stdout.splitlines() == ["used 1000", "used 0", "same", "cudaErrorNotSupported"]
     assert "the emulated device has no cudaGraphCreate" in answer.stderr
+
+
+def test_an_overrun_in_an_included_file_is_named_at_its_line_there(tmp_path: Path) -> None:
+    (tmp_path / "kernel.h").write_text("\n__global__ void store(int* p) {\n  p[threadIdx.x - 1] = 1;\n}\n")
+    program = tmp_path / "program.cu"
+    program.write_text(
+        '#include "kernel.h"\nint main() {\n  int* p;\n  cudaMalloc(&p, 128);\n  store<<<1, 32>>>(p);\n}\n'
+    )
+    answer = ran(str(program), options=("--json",))
+    (cause,) = json.loads(answer.stdout)["causes"]
+    assert (cause["id"], Path(cause["file"]).name, cause["line"]) == ("memory.out-of-bounds", "kernel.h", 3)
+
+
+def test_a_function_that_lacks_its_return_goes_on_as_nvcc_alone_has_it(tmp_path: Path) -> None:
+    program = tmp_path / "program.cu"
+    program.write_text(
+        '#include <cstdio>\nint tell(int x) {\n  if (x > 3) std::puts("large");\n}\n'
+        'int main() {\n  tell(1);\n  tell(5);\n  std::puts("end");\n}\n'
+    )
+    answer = ran(str(program))
+    assert (answer.returncode, answer.stdout) == (0, "large\nend\n")

@@ -30,10 +30,12 @@ PTX_TARGET = "sm_80"
 HOST_FLAGS = (
     *("-g1", "-gdwarf-4", "-O2", "-fPIC", "-fno-omit-frame-pointer"),
     *("-fno-ipa-sra", "-fno-optimize-sibling-calls"),
+    *("-fsanitize=unreachable", "-fsanitize-undefined-trap-on-error"),
 )
 """For g++: lines for crashes and launches, and CPU reference code that does not take minutes.
 
-Without the last two a load may move into the caller, and a caller be gone from the stack. DWARF 5's first file is
+nvcc alone does not optimise host code, and C that lacks a return statement then works: the sanitizer keeps g++ from
+running on into the next function there. Without the two flags before it a load may move into the caller, and a caller be gone from the stack. DWARF 5's first file is
 mistaken by binutils 2.40 for the generated one.
 """
 

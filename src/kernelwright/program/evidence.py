@@ -134,7 +134,7 @@ class _Named:
 def _stack(offsets: list[int], module: Path, named: _Named) -> tuple[SourceLine, ...]:
     size = module.stat().st_size * 4  # zero-initialised data lies behind the file's own bytes; code does not
     lines = [sites.line_in(module, offset - 1) for offset in offsets if 0 < offset < size]
-    return tuple(named.line(line) for line in lines if line is not None)
+    return tuple(named.line(line) for line in lines if line is not None and is_users(line.file))
 
 
 def _refusal(seen: Seen, fact: dict[str, Any], module: Path, named: _Named) -> None:
@@ -183,16 +183,48 @@ def evidence(program: Path, text: str, build: BuildRecord, ended: Ended, seen: S
 
 
 def causes(case: Evidence, seen: Seen) -> tuple[Cause, ...]:
-    """explain's, with those of refused API calls, which name a host line and no kernel."""
-    own = tuple(_cause(case, refused) for refused in seen.refused)
-    known = explain(case)
-    if own:
-        # What followed from the refused call is not unexplained.
+    """explain's, for each of the user's files by itself, with those of refused API calls, which name no kernel."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in case.findings:
+        groups.setdefault(_file(case, finding.frames), []).append(finding)
+    own = [_cause(case, refused) for refused in seen.refused]
+    elsewhere: list[Cause] = []
+    for file, findings in groups.items():
+        if file != case.candidate_file:
+            elsewhere += explain(_in_file(case, file, findings=tuple(findings)))
+    ended = _file(case, case.exit.frames) if case.exit else case.candidate_file
+    if ended != case.candidate_file and not case.findings:
+        elsewhere += explain(_in_file(case, ended, exit=case.exit))
+        case = replace(case, exit=None, stages=())
+    known = explain(replace(case, findings=tuple(groups.get(case.candidate_file, ()))))
+    if own or elsewhere:
+        # What followed from these is not unexplained.
         known = tuple(cause for cause in known if cause.id != UNEXPLAINED)
-    first: dict[tuple[str, int], Cause] = {}
-    for cause in (*known, *own):
-        first.setdefault((cause.id, cause.line), cause)
+    first: dict[tuple[str, str, int], Cause] = {}
+    for cause in (*known, *elsewhere, *own):
+        first.setdefault((cause.id, cause.file, cause.line), cause)
     return tuple(first.values())
+
+
+def _in_file(
+    case: Evidence, file: str, *, findings: tuple[Finding, ...] = (), exit: ProcessExit | None = None
+) -> Evidence:
+    """The same evidence as seen from another of the program's files."""
+    text = Path(file).read_text(encoding="utf-8", errors="replace")
+    return replace(
+        case, candidate_file=file, candidate_text=text, findings=findings, exit=exit, launches=(), builds=(), stages=()
+    )
+
+
+def _file(case: Evidence, frames: tuple[SourceLine, ...]) -> str:
+    """The user's file that the innermost frame in any of them is in; the program's own where none is."""
+    return next((frame.file for frame in frames if is_users(frame.file)), case.candidate_file)
+
+
+def is_users(file: str) -> bool:
+    """Whether ``file`` is there and comes neither with the system nor with a CUDA toolkit."""
+    installed = file.startswith("/usr/") or "/cuda-" in file or "/nvidia/cu" in file
+    return not installed and Path(file).is_file()
 
 
 def _cause(case: Evidence, refused: Refused) -> Cause:
