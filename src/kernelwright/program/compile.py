@@ -35,8 +35,8 @@ HOST_FLAGS = (
 """For g++: lines for crashes and launches, and CPU reference code that does not take minutes.
 
 nvcc alone does not optimise host code, and C that lacks a return statement then works: the sanitizer keeps g++ from
-running on into the next function there. Without the two flags before it a load may move into the caller, and a caller be gone from the stack. DWARF 5's first file is
-mistaken by binutils 2.40 for the generated one.
+running on into the next function there. Without the two flags before it a load may move into the caller, and a caller
+be gone from the stack. DWARF 5's first file is mistaken by binutils 2.40 for the generated one.
 """
 
 
