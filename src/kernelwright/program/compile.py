@@ -116,7 +116,9 @@ def _compile(source: Source, toolchain: Toolchain, sm: str, work: Path, started:
     salt = (toolchain.identity, sm, *commands, *libraries, *HOST_FLAGS)
 
     def make(folder: Path) -> None:
-        _make(steps, toolchain, sm, folder, libraries, said)
+        # What the compiler is told, the linker must know.
+        links = libraries + (("-fopenmp",) if "-fopenmp" in " ".join(source.flags) else ())
+        _make(steps, toolchain, sm, folder, links, said)
 
     entry, cached = cache.obtain("program", cache.digest(*parts, *salt), make)
     facts = json.loads((entry / "facts.json").read_text())

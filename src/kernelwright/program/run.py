@@ -33,8 +33,11 @@ from kernelwright.program.worker import INTERRUPT_SIGNAL, STACK_SIGNAL
 from kernelwright.records import BuildRecord, to_json
 from kernelwright.worker import limits
 
-GRACE_SECONDS = 2.0
+GRACE_SECONDS = 5.0
 """How long a program whose kernel was interrupted may take to end by itself."""
+START_SECONDS = 120.0
+"""How long the emulated device may take to be there; 0.5 s where its native parts are in the cache."""
+POLL_SECONDS = 0.02
 KEPT_BYTES = 1 << 20
 """The most that a report holds of what a program printed."""
 
@@ -150,6 +153,7 @@ def _process(
             sys.stderr.flush()
         process = subprocess.Popen(command, stdout=streams[0], stderr=streams[1], pass_fds=(fd,))
         stack.callback(_kill, process)
+        _await_start(process, fd)
         timed_out = not _wait(process, options.timeout_s)
         if timed_out:
             _stop(process)
@@ -162,6 +166,15 @@ def _process(
             stderr=_tail(streams[1]),
         )
         return ended, journal.read(fd)
+
+
+def _await_start(process: subprocess.Popen[bytes], fd: int) -> None:
+    """Returns when the program is loaded, or its process has ended: its time begins here."""
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        if any("base" in fact for fact in journal.read(fd)):
+            return
+        time.sleep(POLL_SECONDS)
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:

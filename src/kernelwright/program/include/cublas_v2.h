@@ -3,6 +3,9 @@
 // Why: NVIDIA ships cuBLAS apart from the compiler. The rule: names, values and signatures are cuBLAS 13's (its own
 // header wins where there is one, and the same objects link); what is not here is not served.
 #pragma once
+// Programs ask by these whether cuBLAS's header was included.
+#define CUBLAS_V2_H_
+#define CUBLAS_API_H_
 #include <cuComplex.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
