@@ -20,8 +20,12 @@ class Places:
         self.record = record
         self.lines = text.splitlines()
         self.name = re.sub(r"_v\d+$", "", record.name)
-        self.bad_name = not self.name.isidentifier()
-        self.file = next((d.file for d in record.diagnostics if d.file.endswith(".py")), "candidate.py")
+        program = record.tier == "program"
+        self.bad_name = not program and not self.name.isidentifier()
+        # A program is a file of its own; an extension's text stands in strings of a Python file.
+        written = next((d.file for d in record.diagnostics if d.file.endswith(".py")), "candidate.py")
+        self.file = record.name if program else written
+        self._suffix = Path(self.file).suffix
         try:
             self.tree: ast.Module | None = ast.parse(text)
         except SyntaxError:
@@ -31,7 +35,7 @@ class Places:
 
     def is_candidate(self, file: str) -> bool:
         """Whether a diagnostic's file is the candidate's own."""
-        return file.endswith(".py") and Path(file).name == Path(self.file).name
+        return file.endswith(self._suffix) and Path(file).name == Path(self.file).name
 
     def text(self, line: int) -> str:
         """The line, stripped."""

@@ -18,6 +18,7 @@ from kernelwright.cli.check import check
 from kernelwright.cli.demo import demo
 from kernelwright.cli.doctor import doctor
 from kernelwright.cli.history import compare, export, history, show
+from kernelwright.cli.run import run
 from kernelwright.cli.specs import specs
 from kernelwright.cli.talk import say_error
 from kernelwright.errors import EXIT_FAULT, EXIT_USAGE, EXIT_YES, KernelwrightError
@@ -42,7 +43,7 @@ def cli(context: click.Context) -> None:
         context.exit(EXIT_USAGE)
 
 
-for _command in (check, history, show, compare, export, specs, doctor, demo):
+for _command in (check, run, history, show, compare, export, specs, doctor, demo):
     cli.add_command(_command)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from kernelwright.records import to_json
 
@@ -26,9 +26,18 @@ def write_json(record: Any) -> None:
 
 def console() -> Console:
     """A console on stdout. rich itself honours ``NO_COLOR``, ``COLUMNS`` and whether it is a terminal."""
+    return _console(sys.stdout)
+
+
+def error_console() -> Console:
+    """The same on stderr, for what stands beside a program's own output."""
+    return _console(sys.stderr)
+
+
+def _console(stream: TextIO) -> Console:
     import os
 
     from rich.console import Console
 
-    fixed = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_COLUMNS
-    return Console(file=sys.stdout, highlight=False, emoji=False, markup=False, width=fixed, soft_wrap=False)
+    fixed = None if stream.isatty() or "COLUMNS" in os.environ else PIPED_COLUMNS
+    return Console(file=stream, highlight=False, emoji=False, markup=False, width=fixed, soft_wrap=False)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.device.specs import DeviceSpec
-from kernelwright.emulate import bridge, fatbin, native_abi, presence, runtime, sites, suspicion
+from kernelwright.emulate import bridge, fatbin, native_abi, runtime, sites, suspicion
 from kernelwright.emulate.demangle import demangle
 from kernelwright.errors import InternalError
 from kernelwright.records import DeviceFact, Finding, LaunchFact, SourceLine, Suspicion
@@ -55,6 +55,10 @@ class EmulatedDevice:
     spec: DeviceSpec
     on_launch: Callable[[LaunchFact], None] | None = None
     """Called before each kernel runs, with a fact that has no outcome yet."""
+    on_end: Callable[[LaunchFact], None] | None = None
+    """Called after each kernel and each refused launch, when the record holds its outcome."""
+    on_refusal: Callable[[Refusal], None] | None = None
+    """Called inside the refused API call, whose stack still stands."""
     findings: list[Finding] = field(default_factory=list)
     observations: list[Finding] = field(default_factory=list)
     """What a GPU tolerates, yet may explain a wrong result."""
@@ -167,18 +171,18 @@ class EmulatedDevice:
         self.printed += outcome.printed
         self.exact |= outcome.exact
         self.approximate |= outcome.approximate
-        self._keep(
-            asked,
-            replace(
-                before,
-                error=outcome.error,
-                error_name=native_abi.error_name(outcome.error),
-                seconds=outcome.seconds,
-                thread_instructions=outcome.thread_instructions,
-            ),
+        after = replace(
+            before,
+            error=outcome.error,
+            error_name=native_abi.error_name(outcome.error),
+            seconds=outcome.seconds,
+            thread_instructions=outcome.thread_instructions,
         )
+        self._keep(asked, after)
         if outcome.error:
             runtime.library().kw_set_sticky_error(outcome.error)
+        if self.on_end is not None:
+            self.on_end(after)
         return int(outcome.error)
 
     def attributes(self, key: bytes, kernel: str) -> native_abi.Attributes:
@@ -200,11 +204,14 @@ class EmulatedDevice:
         """The shim refused a launch or another call: for the record."""
         if asked is None:
             self.refusals.append(Refusal(error, cause, sentence))
+            if self.on_refusal is not None:
+                self.on_refusal(self.refusals[-1])
             return
-        fact = self._fact(asked)
-        self._keep(
-            asked, replace(fact, error=error, error_name=native_abi.error_name(error), limit=cause, message=sentence)
-        )
+        name = native_abi.error_name(error)
+        fact = replace(self._fact(asked), error=error, error_name=name, limit=cause, message=sentence)
+        self._keep(asked, fact)
+        if self.on_end is not None:
+            self.on_end(fact)
 
     def _fact(self, asked: native_abi.Launch) -> LaunchFact:
         static_shared, registers = 0, None
@@ -235,17 +242,22 @@ class EmulatedDevice:
         )
 
 
-def install(spec: DeviceSpec, *, memory_limit_bytes: int | None = None) -> EmulatedDevice:
+def install(spec: DeviceSpec, *, memory_limit_bytes: int | None = None, with_torch: bool = True) -> EmulatedDevice:
     """Makes ``cuda:0`` the emulated device that presents ``spec``, in this process and for good.
 
-    ``memory_limit_bytes`` bounds what the device hands out below the data sheet's memory. Takes 0.3 s, and 20 s more
-    where the native parts must be compiled.
+    ``memory_limit_bytes`` bounds what the device hands out below the data sheet's memory. ``with_torch``: torch's
+    ``cuda:0``, too; without it torch is not imported, and only what is linked with the shim finds the device. Takes
+    0.3 s, and 20 s more where the native parts must be compiled.
     """
     library = runtime.library()
-    bridge.load()
+    if with_torch:
+        bridge.load()
     device = EmulatedDevice(spec)
     native_abi.present(library, spec)
     library.kw_set_memory_limit(ctypes.c_size_t(min(spec.memory_bytes, memory_limit_bytes or spec.memory_bytes)))
     device._callbacks = native_abi.connect(library, device)
-    presence.install(spec)
+    if with_torch:
+        from kernelwright.emulate import presence
+
+        presence.install(spec)
     return device

@@ -21,6 +21,7 @@ from .codegen.kernel import Compiled, KernelCode
 from .codegen.lane import RefusedInstruction
 from .demangle import demangle
 from .flatten import flatten, function_address
+from .gridbarrier import GridBarrier, with_workspace
 from .ptx.ir import Function, Instruction, Module, Position
 from .ptx.operands import call_parts, effects
 from .ptx.parse import parse
@@ -89,10 +90,11 @@ class EmulatedModule:
 
     def __init__(self, ptx_text: str, *, name: str = "") -> None:
         self.name = name
-        self.module: Module = parse(ptx_text)
+        self.module: Module = parse(with_workspace(ptx_text))
         self._kernels: dict[str, _Kernel] = {}
         self._memory: dict[str, tuple[int, int]] = {}
         self._load_variables()
+        self._grid_barrier = GridBarrier(self._memory)
 
     # ---- variables
 
@@ -217,6 +219,7 @@ class EmulatedModule:
         before = time.perf_counter()
         known = self.compiled(kernel)
         compile_seconds = time.perf_counter() - before
+        self._grid_barrier.prepare(cooperative=cooperative)
         params = ctypes.create_string_buffer(_parameters(known.function, args) + bytes(8))
         code = known.code
         run = runtime.Run(

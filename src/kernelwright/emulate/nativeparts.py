@@ -11,7 +11,10 @@ from pathlib import Path
 
 from kernelwright.emulate import nativebuild
 
-SOURCES = ("cudart_launch.cpp", "cudart_limits.cpp", "cudart_memory.cpp", "cudart_device.cpp", "cudart_refused.cpp")
+SOURCES = (
+    *("cudart_launch.cpp", "cudart_limits.cpp", "cudart_memory.cpp", "cudart_pools.cpp", "cudart_volumes.cpp"),
+    *("cudart_device.cpp", "cudart_refused.cpp"),
+)
 
 
 def archive(cuda_include: Path) -> Path:
@@ -21,6 +24,17 @@ def archive(cuda_include: Path) -> Path:
         [nativebuild.NATIVE / source for source in SOURCES],
         flags=["-std=c++17", "-O1", "-w", "-fvisibility=hidden", f"-I{nativebuild.NATIVE}", f"-I{cuda_include}"],
         headers=[cuda_include / "cuda_runtime_api.h", cuda_include / "driver_types.h"],
+    )
+
+
+def blas(cuda_include: Path) -> Path:
+    """libkw_cublas.a: the part of cuBLAS that whole programs are served; 4 s the first time."""
+    program = nativebuild.NATIVE.parents[1] / "program" / "native"
+    return nativebuild.build_archive(
+        "kw_cublas",
+        [program / "cublas.cpp"],
+        flags=["-std=c++17", "-O3", "-w", "-fvisibility=hidden", f"-I{nativebuild.NATIVE}", f"-I{cuda_include}"],
+        headers=[nativebuild.NATIVE / "cudart_state.h", nativebuild.NATIVE / "kw_runtime.h"],
     )
 
 
@@ -34,6 +48,15 @@ def extension_link_flags() -> tuple[str, ...]:
 
     shim = archive(toolchain.find().cuda_include)
     return (str(shim), str(bridge.build()), str(runtime.library()._name))
+
+
+def program_link_flags() -> tuple[str, ...]:
+    """The same for a program with its own ``main``, which knows nothing of torch."""
+    from kernelwright.build import toolchain
+    from kernelwright.emulate import runtime
+
+    include = toolchain.find().cuda_include
+    return (str(archive(include)), str(blas(include)), str(runtime.build()))
 
 
 def include_folder() -> Path:

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from .nativebuild import NATIVE, build_shared
 
@@ -77,14 +78,18 @@ class Run(ctypes.Structure):
     ]  # fmt: skip
 
 
-@functools.cache
-def library() -> ctypes.CDLL:
-    """libkw_runtime.so, compiled on first use, its symbols visible to whatever is loaded later."""
-    path = build_shared(
+def build() -> Path:
+    """libkw_runtime.so, compiled on first use."""
+    return build_shared(
         "kw_runtime", [NATIVE / name for name in SOURCES], flags=FLAGS, links=("-lm", "-pthread"), language="c",
         salt=_cpu(),
     )  # fmt: skip
-    loaded = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """libkw_runtime.so, loaded; its symbols are visible to whatever is loaded later."""
+    loaded = ctypes.CDLL(str(build()), mode=ctypes.RTLD_GLOBAL)
     address, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
     loaded.kw_alloc.restype, loaded.kw_alloc.argtypes = address, [size, ctypes.c_int, text]
     loaded.kw_free.restype, loaded.kw_free.argtypes = ctypes.c_int, [address]

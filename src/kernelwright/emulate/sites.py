@@ -41,10 +41,15 @@ def library_of(address: int) -> tuple[Path, int] | None:
 def source_line(return_address: int) -> SourceLine | None:
     """The line of the call that returns to ``return_address``; the outermost frame where calls were inlined."""
     place = library_of(return_address - 1) if return_address else None
+    return None if place is None else line_in(*place)
+
+
+@functools.cache
+def line_in(library: Path, offset: int) -> SourceLine | None:
+    """The line of the instruction at ``offset`` in ``library``; the outermost frame of the user's where inlined."""
     tool = shutil.which("addr2line")
-    if place is None or tool is None:
+    if tool is None:
         return None
-    library, offset = place
     command = [tool, "-e", str(library), "-f", "-C", "-i", hex(offset)]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = answer.stdout.splitlines()

@@ -187,6 +187,13 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int index) {
   std::strncpy(id, "0000:00:00.0", size_t(length));
   return kw::ordinal(index);
 }
+cudaError_t cudaDeviceGetByPCIBusId(int* index, const char*) { return *index = 0, keep(cudaSuccess); }
+cudaError_t cudaChooseDevice(int* index, const cudaDeviceProp*) { return *index = 0, keep(cudaSuccess); }
+cudaError_t cudaSetValidDevices(int*, int) { return keep(cudaSuccess); }
+// A structure that no call fills in; arrays themselves are not served.
+cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, cudaChannelFormatKind kind) {
+  return {x, y, z, w, kind};
+}
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   if (least) *least = 0;
   if (greatest) *greatest = -5;
@@ -262,6 +269,18 @@ cudaError_t cudaStreamQuery(cudaStream_t) { return keep(cudaSuccess); }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return keep(cudaSuccess); }
 cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) { return *priority = 0, keep(cudaSuccess); }
 cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* flags) { return *flags = 0, keep(cudaSuccess); }
+cudaError_t cudaStreamGetDevice(cudaStream_t, int* index) { return *index = 0, keep(cudaSuccess); }
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
+  return *id = reinterpret_cast<uintptr_t>(stream), keep(cudaSuccess);
+}
+// What a stream may be told of caches, priorities and memory that is attached to it has no effect here.
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t, unsigned) { return keep(cudaSuccess); }
+cudaError_t cudaStreamSetAttribute(cudaStream_t, cudaLaunchAttributeID, const cudaLaunchAttributeValue*) { return keep(cudaSuccess); }
+cudaError_t cudaStreamGetAttribute(cudaStream_t, cudaLaunchAttributeID, cudaLaunchAttributeValue* value) {
+  return std::memset(value, 0, sizeof *value), keep(cudaSuccess);
+}
+cudaError_t cudaStreamCopyAttributes(cudaStream_t, cudaStream_t) { return keep(cudaSuccess); }
+cudaError_t cudaCtxResetPersistingL2Cache(void) { return keep(cudaSuccess); }
 cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
   return *status = cudaStreamCaptureStatusNone, keep(cudaSuccess);
 }

@@ -37,7 +37,11 @@ struct Configuration {
   cudaStream_t stream;
   uint64_t host_pc;
 };
-thread_local std::vector<Configuration> t_configurations;
+// Never destroyed: exit() destroys a thread's own objects first, and handlers that it calls then still launch.
+std::vector<Configuration>& configurations() {
+  static thread_local auto* made = new std::vector<Configuration>;
+  return *made;
+}
 thread_local uint64_t t_host_pc = 0;  // of the launch whose stub is running
 
 // The wrapper nvcc embeds beside the fat binary (fatbinary_section.h).
@@ -169,19 +173,19 @@ char __cudaInitModule(void** module) {
 }
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t stream) {
-  kw::t_configurations.push_back({grid, block, shared, stream, KW_CALLER});
+  kw::configurations().push_back({grid, block, shared, stream, KW_CALLER});
   return 0;
 }
 
 cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream) {
-  if (kw::t_configurations.empty()) return kw::keep(cudaErrorMissingConfiguration);
-  const kw::Configuration& top = kw::t_configurations.back();
+  if (kw::configurations().empty()) return kw::keep(cudaErrorMissingConfiguration);
+  const kw::Configuration& top = kw::configurations().back();
   *grid = top.grid;
   *block = top.block;
   *shared = top.shared;
   *static_cast<cudaStream_t*>(stream) = top.stream;
   kw::t_host_pc = top.host_pc;
-  kw::t_configurations.pop_back();
+  kw::configurations().pop_back();
   return cudaSuccess;
 }
 

@@ -129,12 +129,10 @@ cudaError_t from_symbol(void* to, const void* symbol, size_t bytes, size_t offse
 extern "C" {
 
 cudaError_t cudaMalloc(void** out, size_t bytes) { return allocate(out, bytes, KW_GLOBAL); }
-cudaError_t cudaMallocAsync(void** out, size_t bytes, cudaStream_t) { return allocate(out, bytes, KW_GLOBAL); }
 cudaError_t cudaMallocManaged(void** out, size_t bytes, unsigned) { return allocate(out, bytes, KW_MANAGED); }
 cudaError_t cudaMallocHost(void** out, size_t bytes) { return allocate(out, bytes, KW_PINNED); }
 cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) { return allocate(out, bytes, KW_PINNED); }
 cudaError_t cudaFree(void* base) { return release(base, false); }
-cudaError_t cudaFreeAsync(void* base, cudaStream_t) { return release(base, false); }
 cudaError_t cudaFreeHost(void* base) { return release(base, true); }
 
 cudaError_t cudaMallocPitch(void** out, size_t* pitch, size_t width, size_t height) {

@@ -19,14 +19,14 @@ int refuse(const char* name) {
 }  // namespace
 
 #define KW_REFUSED(X) \
-    X(cudaArrayGetInfo) X(cudaArrayGetMemoryRequirements) X(cudaArrayGetPlane) X(cudaChooseDevice) \
-    X(cudaCreateChannelDesc) X(cudaCreateSurfaceObject) X(cudaCreateTextureObject) X(cudaCtxResetPersistingL2Cache) \
+    X(cudaArrayGetInfo) X(cudaArrayGetMemoryRequirements) X(cudaArrayGetPlane) \
+    X(cudaCreateSurfaceObject) X(cudaCreateTextureObject) \
     X(cudaDestroyExternalMemory) X(cudaDestroyExternalSemaphore) X(cudaDestroySurfaceObject) \
     X(cudaDestroyTextureObject) X(cudaDeviceDisablePeerAccess) X(cudaDeviceFlushGPUDirectRDMAWrites) \
-    X(cudaDeviceGetByPCIBusId) X(cudaDeviceGetDefaultMemPool) X(cudaDeviceGetGraphMemAttribute) \
-    X(cudaDeviceGetHostAtomicCapabilities) X(cudaDeviceGetMemPool) X(cudaDeviceGetNvSciSyncAttributes) \
+    X(cudaDeviceGetGraphMemAttribute) \
+    X(cudaDeviceGetHostAtomicCapabilities) X(cudaDeviceGetNvSciSyncAttributes) \
     X(cudaDeviceGetP2PAtomicCapabilities) X(cudaDeviceGetP2PAttribute) X(cudaDeviceGraphMemTrim) \
-    X(cudaDeviceRegisterAsyncNotification) X(cudaDeviceSetGraphMemAttribute) X(cudaDeviceSetMemPool) \
+    X(cudaDeviceRegisterAsyncNotification) X(cudaDeviceSetGraphMemAttribute) \
     X(cudaDeviceUnregisterAsyncNotification) X(cudaExternalMemoryGetMappedBuffer) \
     X(cudaExternalMemoryGetMappedMipmappedArray) X(cudaFreeArray) X(cudaFreeMipmappedArray) X(cudaFuncGetParamInfo) \
     X(cudaGetChannelDesc) X(cudaGetDriverEntryPointByVersion) X(cudaGetExportTable) X(cudaGetFuncBySymbol) \
@@ -60,20 +60,20 @@ int refuse(const char* name) {
     X(cudaLibraryGetGlobal) X(cudaLibraryGetKernel) X(cudaLibraryGetKernelCount) X(cudaLibraryGetManaged) \
     X(cudaLibraryGetUnifiedFunction) X(cudaLibraryLoadData) X(cudaLibraryLoadFromFile) X(cudaLibraryUnload) \
     X(cudaLogsCurrent) X(cudaLogsDumpToFile) X(cudaLogsDumpToMemory) X(cudaLogsRegisterCallback) \
-    X(cudaLogsUnregisterCallback) X(cudaMalloc3DArray) X(cudaMallocArray) X(cudaMallocFromPoolAsync) \
+    X(cudaLogsUnregisterCallback) X(cudaMalloc3DArray) X(cudaMallocArray) \
     X(cudaMallocMipmappedArray) X(cudaMemDiscardAndPrefetchBatchAsync) X(cudaMemDiscardBatchAsync) \
-    X(cudaMemGetDefaultMemPool) X(cudaMemGetMemPool) X(cudaMemPoolCreate) X(cudaMemPoolDestroy) \
-    X(cudaMemPoolExportPointer) X(cudaMemPoolExportToShareableHandle) X(cudaMemPoolGetAccess) \
-    X(cudaMemPoolGetAttribute) X(cudaMemPoolImportFromShareableHandle) X(cudaMemPoolImportPointer) \
-    X(cudaMemPoolSetAccess) X(cudaMemPoolSetAttribute) X(cudaMemPoolTrimTo) X(cudaMemPrefetchBatchAsync) \
+    X(cudaMemGetDefaultMemPool) X(cudaMemGetMemPool) \
+    X(cudaMemPoolExportPointer) X(cudaMemPoolExportToShareableHandle) \
+    X(cudaMemPoolImportFromShareableHandle) X(cudaMemPoolImportPointer) \
+    X(cudaMemPrefetchBatchAsync) \
     X(cudaMemRangeGetAttribute) X(cudaMemRangeGetAttributes) X(cudaMemSetMemPool) X(cudaMemcpy2DArrayToArray) \
     X(cudaMemcpy2DFromArray) X(cudaMemcpy2DFromArrayAsync) X(cudaMemcpy2DToArray) X(cudaMemcpy2DToArrayAsync) \
-    X(cudaMemcpy3D) X(cudaMemcpy3DAsync) X(cudaMemcpy3DBatchAsync) X(cudaMemcpy3DPeer) X(cudaMemcpy3DPeerAsync) \
-    X(cudaMemcpyBatchAsync) X(cudaMemset3D) X(cudaMemset3DAsync) X(cudaMipmappedArrayGetMemoryRequirements) \
-    X(cudaOccupancyMaxActiveClusters) X(cudaOccupancyMaxPotentialClusterSize) X(cudaSetValidDevices) \
-    X(cudaSignalExternalSemaphoresAsync) X(cudaStreamAttachMemAsync) X(cudaStreamBeginCapture) \
-    X(cudaStreamBeginCaptureToGraph) X(cudaStreamCopyAttributes) X(cudaStreamEndCapture) X(cudaStreamGetAttribute) \
-    X(cudaStreamGetCaptureInfo) X(cudaStreamGetDevice) X(cudaStreamGetId) X(cudaStreamSetAttribute) \
+    X(cudaMemcpy3DBatchAsync) X(cudaMemcpy3DPeer) X(cudaMemcpy3DPeerAsync) \
+    X(cudaMemcpyBatchAsync) X(cudaMipmappedArrayGetMemoryRequirements) \
+    X(cudaOccupancyMaxActiveClusters) X(cudaOccupancyMaxPotentialClusterSize) \
+    X(cudaSignalExternalSemaphoresAsync) X(cudaStreamBeginCapture) \
+    X(cudaStreamBeginCaptureToGraph) X(cudaStreamEndCapture) \
+    X(cudaStreamGetCaptureInfo) \
     X(cudaStreamUpdateCaptureDependencies) X(cudaUserObjectCreate) X(cudaUserObjectRelease) X(cudaUserObjectRetain) \
     X(cudaWaitExternalSemaphoresAsync)
 
