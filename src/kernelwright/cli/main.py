@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -47,8 +48,20 @@ for _command in (check, run, history, show, compare, export, specs, doctor, demo
     cli.add_command(_command)
 
 
+def own_tools_on_path() -> None:
+    """Let builds find what was installed beside us (ninja), as in an activated environment.
+
+    A PATH that leads nowhere at all is left as it is: a broken environment is what the build must name.
+    """
+    places = os.environ.get("PATH", "").split(os.pathsep)
+    own = str(Path(sys.executable).parent)
+    if own not in places and any(Path(place).is_dir() for place in places if place):
+        os.environ["PATH"] = os.pathsep.join([*places, own])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (``sys.argv`` by default) and return its exit status."""
+    own_tools_on_path()
     try:
         status = cli.main(
             args=None if arguments is None else list(arguments), prog_name="kernelwright", standalone_mode=False
