@@ -76,6 +76,7 @@ class EmulatedDevice:
     """Registers of each kernel by mangled name, as ptxas counted them; the build knows, PTX does not."""
     _modules: dict[bytes, _Module] = field(default_factory=dict)
     _launches: dict[LaunchKey, LaunchFact] = field(default_factory=dict)
+    _known: set[tuple[str, str, int, tuple[SourceLine, ...]]] = field(default_factory=set)
     _ran: dict[tuple[bytes, str, tuple[int, int, int]], None] = field(default_factory=dict)
     """Module, kernel and block of every launch that ran, in order."""
     _callbacks: Any = None
@@ -164,8 +165,8 @@ class EmulatedDevice:
             cooperative=bool(asked.cooperative),
         )
         self._ran.setdefault((asked.module_key, asked.kernel.decode(), before.block))
-        self.findings.extend(outcome.findings)
-        self.observations.extend(outcome.observations)
+        self.findings += self._fresh(outcome.findings)
+        self.observations += self._fresh(outcome.observations)
         if outcome.interrupted:
             self.stopped_at = outcome.stopped_at
         self.printed += outcome.printed
@@ -212,6 +213,13 @@ class EmulatedDevice:
         self._keep(asked, fact)
         if self.on_end is not None:
             self.on_end(fact)
+
+    def _fresh(self, found: tuple[Finding, ...]) -> list[Finding]:
+        """Those that no launch before had: a kernel that races does not stop, and does so in every launch."""
+        keys = {(f.cause, f.kernel, f.ptx_line, f.other): f for f in found}
+        fresh = [f for key, f in keys.items() if key not in self._known]
+        self._known.update(keys)
+        return fresh
 
     def _fact(self, asked: native_abi.Launch) -> LaunchFact:
         static_shared, registers = 0, None

@@ -176,7 +176,7 @@ KW_API void kw_ldmatrix(kw_warp *w, uint32_t site, int space, int count, int tra
   int dense;
   uint16_t rows[KW_LANES][8];
   if (!fits(w, asked, site, 16, space, &dense)) allowed = kw_admit(w, asked, site, 16, KW_LOAD, space);
-  if (space == KW_IN_SHARED) kw_touch(w, allowed, site, 16, (const uint32_t *)w->a, NULL, 16);
+  if (space == KW_IN_SHARED) KW_BY_GRANULE(kw_scattered_load, 16, w, allowed, site, 16, 16);
   else kw_touch_generic(w, allowed, site, 16, NULL, 16);
   for (int l = 0; l < 8 * count; l++) {
     if (allowed >> l & 1) memcpy(rows[l], place(w, space, l), 16);

@@ -1,8 +1,8 @@
 /* Judges accesses of shared memory: races and reads of what nobody wrote; here is the slow side of runtime_shadow.h.
  *
- * The rule: a finding only where the CUDA model orders nothing. Atomics do not race with one another; a store of the value
- * that stands there already changes nothing; lanes of one warp that lack a __syncwarp() are an observation, since hardware
- * mostly runs them in step; a read of unwritten memory is one too, since its value may go unused.
+ * The rule: a finding only where the CUDA model orders nothing. Atomics do not race with one another; a store of the
+ * value that stands there already changes nothing; lanes of one warp that lack a __syncwarp() are an observation, since
+ * hardware mostly runs them in step; a read of unwritten memory is one too, since its value may go unused.
  */
 #include "runtime_shadow.h"
 #include "runtime_block.h"
@@ -87,8 +87,8 @@ static const uint8_t *stored(const uint8_t *data, uint32_t step, uint32_t lane, 
 }
 
 /* A store that leaves what is there: of a value in memory, or of one that another lane of this instruction stores too. */
-static int changes_nothing(const kw_warp *w, uint32_t mask, uint32_t lane, const uint32_t *a, uint32_t at, uint32_t entry,
-                           uint32_t event, const uint8_t *data, uint32_t step) {
+static int changes_nothing(const kw_warp *w, uint32_t mask, uint32_t lane, const uint32_t *a, uint32_t at,
+                           uint32_t entry, uint32_t event, const uint8_t *data, uint32_t step) {
   const kw_shadow *s = w->shadow;
   uint32_t size = 1u << s->shift, other = entry & 31;
   const uint8_t *mine = stored(data, step, lane, at);
@@ -135,11 +135,13 @@ INLINE void judge(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, cons
   }
 }
 
-void kw_judge(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint32_t *a, const uint8_t *data, uint32_t step) {
+void kw_judge(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint32_t *a, const uint8_t *data,
+              uint32_t step) {
   judge(w, mask, site, bytes, a, data, step, 0);
 }
 
-void kw_touch(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint32_t *a, const uint8_t *data, uint32_t step) {
+void kw_touch(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint32_t *a, const uint8_t *data,
+              uint32_t step) {
   judge(w, mask, site, bytes, a, data, step, 1);
 }
 

@@ -26,7 +26,7 @@ struct kw_shadow {
   uint32_t *writer, *reader, *second;   /* entries, one a granule; second: the last reader of another warp than reader */
   uint32_t *events;                     /* [KW_RECENT_EVENTS]: the site of event `full + i` */
   uint32_t *seen, *first;               /* [warps][sites]: the last event of a site; its first since the warp's barrier */
-  uint32_t granules, shift, n_sites, warps;
+  uint32_t granules, shift, n_sites, warps; /* shift: log2 of a granule's bytes */
   uint32_t next, full, start;           /* the next event; the first since the last whole barrier; the first of the block */
   uint32_t interval[KW_LANES];          /* each warp: the first event since its last barrier */
   uint32_t known[KW_LANES][KW_LANES];   /* [w][v]: events of warp v below this come before what warp w does now */
@@ -40,9 +40,11 @@ struct kw_shadow {
 
 uint32_t kw_new_event(kw_warp *w, uint32_t site);
 /* What is wrong with the lanes of an access, before it is entered into the shadow; data: what a store is about to write. */
-void kw_judge(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint32_t *a, const uint8_t *data, uint32_t step);
+void kw_judge(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint32_t *a, const uint8_t *data,
+              uint32_t step);
 /* Judge and enter an access lane by lane, at window addresses a. */
-void kw_touch(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint32_t *a, const uint8_t *data, uint32_t step);
+void kw_touch(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint32_t *a, const uint8_t *data,
+              uint32_t step);
 /* The lanes of a generic access that lie in the shared window. */
 void kw_touch_generic(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint8_t *data, uint32_t step);
 void kw_uninitialised(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int space);
@@ -62,7 +64,8 @@ INLINE uint32_t kw_event(kw_warp *w, uint32_t site) {
 #define KW_DOUBT(s, e) ((e) - ((s)->start << 10) >= ((s)->full - (s)->start) << 10)
 
 /* `lanes` lanes up to the last, each at n granules behind those of the lane before: 32 of them, or one for a broadcast. */
-INLINE void kw_dense_load(kw_warp *w, uint32_t site, const uint32_t bytes, const uint32_t step, const int lanes, const int n) {
+INLINE void kw_dense_load(kw_warp *w, uint32_t site, const uint32_t bytes, const uint32_t step, const int lanes,
+                          const int n) {
   kw_shadow *s = w->shadow;
   const uint32_t event = kw_event(w, site), at = ((const uint32_t *)w->a)[0] >> s->shift;
   const uint32_t *writer = s->writer + at;
@@ -118,7 +121,8 @@ INLINE uint32_t kw_enough_lanes(const uint32_t *a) {
 }
 
 /* Scattered lanes, n granules each. */
-INLINE void kw_scattered_load(kw_warp *w, uint32_t mask, uint32_t site, const uint32_t bytes, const uint32_t step, const int n) {
+INLINE void kw_scattered_load(kw_warp *w, uint32_t mask, uint32_t site, const uint32_t bytes, const uint32_t step,
+                              const int n) {
   kw_shadow *s = w->shadow;
   const uint32_t *a = (const uint32_t *)w->a, entry = KW_ENTRY(kw_event(w, site), w->index), shift = s->shift;
   const uint32_t start = s->start << 10, recent = (s->full - s->start) << 10;
@@ -143,7 +147,8 @@ INLINE void kw_scattered_load(kw_warp *w, uint32_t mask, uint32_t site, const ui
   if (__builtin_expect(doubtful != 0, 0)) kw_judge(w, doubtful, site, bytes, a, NULL, step);
 }
 
-INLINE void kw_scattered_store(kw_warp *w, uint32_t mask, uint32_t site, const uint32_t bytes, const uint32_t step, const int n) {
+INLINE void kw_scattered_store(kw_warp *w, uint32_t mask, uint32_t site, const uint32_t bytes, const uint32_t step,
+                               const int n) {
   kw_shadow *s = w->shadow;
   const uint32_t *a = (const uint32_t *)w->a, event = kw_event(w, site), entry = KW_ENTRY(event, w->index);
   const uint32_t full = s->full << 10, shift = s->shift;
@@ -185,13 +190,16 @@ INLINE int kw_is_broadcast(const uint32_t *a) {
     else call(__VA_ARGS__, (int)(bytes));                                                                              \
   } while (0)
 
-INLINE void kw_shadow_load(kw_warp *w, uint32_t allowed, uint32_t site, const uint32_t bytes, const uint32_t step, int dense) {
+INLINE void kw_shadow_load(kw_warp *w, uint32_t allowed, uint32_t site, const uint32_t bytes, const uint32_t step,
+                           int dense) {
   if (allowed == ~0u && dense) KW_BY_GRANULE(kw_dense_load, bytes, w, site, bytes, step, KW_LANES);
-  else if (allowed == ~0u && kw_is_broadcast((const uint32_t *)w->a)) KW_BY_GRANULE(kw_dense_load, bytes, w, site, bytes, step, 1);
+  else if (allowed == ~0u && kw_is_broadcast((const uint32_t *)w->a))
+    KW_BY_GRANULE(kw_dense_load, bytes, w, site, bytes, step, 1);
   else if (allowed) KW_BY_GRANULE(kw_scattered_load, bytes, w, allowed, site, bytes, step);
 }
 
-INLINE void kw_shadow_store(kw_warp *w, uint32_t allowed, uint32_t site, const uint32_t bytes, const uint32_t step, int dense) {
+INLINE void kw_shadow_store(kw_warp *w, uint32_t allowed, uint32_t site, const uint32_t bytes, const uint32_t step,
+                            int dense) {
   if (allowed == ~0u && dense) KW_BY_GRANULE(kw_dense_store, bytes, w, site, bytes, step);
   else if (allowed) KW_BY_GRANULE(kw_scattered_store, bytes, w, allowed, site, bytes, step);
 }
