@@ -20,10 +20,10 @@ import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from kernelwright import settings
+from kernelwright.emulate import torchfiles
 from kernelwright.emulate.nativebuild import compiler
 from kernelwright.errors import MissingTool
 
@@ -101,7 +101,7 @@ def _find(setting: str, path: str, cuda_home: str) -> Toolchain:
         raise MissingTool(tool="nvcc", searched="searched " + ", ".join(searched), hint=ADVICE)
     home = _home(nvcc)
     host, host_version = compiler("c++")
-    torch = _torch_folder()
+    torch = torchfiles.folder()
     return Toolchain(
         nvcc=nvcc,
         home=home,
@@ -111,7 +111,7 @@ def _find(setting: str, path: str, cuda_home: str) -> Toolchain:
         python_include=Path(sysconfig.get_path("include")),
         torch_include=torch / "include",
         torch_lib=torch / "lib",
-        torch_version=_torch_version(torch),
+        torch_version=torchfiles.version(),
     )
 
 
@@ -162,16 +162,3 @@ def _version(nvcc: Path) -> str:
     if not found:
         raise MissingTool(tool="nvcc", searched=f"{nvcc} --version says {answer.stderr.strip()[:200]!r}", hint=ADVICE)
     return found[1]
-
-
-def _torch_folder() -> Path:
-    spec = find_spec("torch")  # locates the package without importing it
-    if spec is None or not spec.submodule_search_locations:
-        raise MissingTool(tool="torch", searched=f"in {sys.prefix}", hint="pip install torch")
-    return Path(next(iter(spec.submodule_search_locations)))
-
-
-def _torch_version(folder: Path) -> str:
-    text = (folder / "version.py").read_text(encoding="utf-8")
-    found = re.search(r"__version__ = '([^']+)'", text)
-    return found[1] if found else "unknown"

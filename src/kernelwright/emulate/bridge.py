@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from kernelwright.emulate import nativebuild
+from kernelwright.emulate import nativebuild, torchfiles
 
 if TYPE_CHECKING:
     import torch
@@ -36,23 +36,21 @@ PARTS = (
 
 def build() -> Path:
     """libkw_torch.so for this torch; compiles for about 20 s on two cores where the cache does not hold it."""
-    import torch
-
-    home = Path(torch.__file__).parent
+    home = torchfiles.folder()
     include = [
         nativebuild.NATIVE,
         home / "include",
         home / "include/torch/csrc/api/include",
         Path(sysconfig.get_paths()["include"]),
     ]
-    abi = int(torch.compiled_with_cxx11_abi())
     return nativebuild.build_shared(
         "kw_torch",
         [nativebuild.NATIVE / unit for unit in UNITS],
-        flags=["-std=c++20", "-O1", "-w", f"-D_GLIBCXX_USE_CXX11_ABI={abi}", *(f"-I{path}" for path in include)],
+        # Every Linux build of torch since 2.7 uses the C++11 ABI.
+        flags=["-std=c++20", "-O1", "-w", "-D_GLIBCXX_USE_CXX11_ABI=1", *(f"-I{path}" for path in include)],
         links=[f"-L{home / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"],
         headers=[nativebuild.NATIVE / part for part in PARTS],
-        salt=f"{torch.__version__} {torch.version.git_version} {sysconfig.get_config_var('SOABI')}",
+        salt=f"{torchfiles.versions()} {sysconfig.get_config_var('SOABI')}",
     )
 
 
