@@ -12,11 +12,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kernelwright.build import cache, diagnostics, fast, full, link, splice, toolchain
+from kernelwright.build import cache, diagnostics, fast, full, link, placed, splice, toolchain
 from kernelwright.build.context import ConfirmRequest, ConfirmResult
 from kernelwright.build.extension import Unit
 from kernelwright.build.link import Unresolved
-from kernelwright.build.lowered import Source, lower
+from kernelwright.build.lowered import SOURCES, Source, lower
 from kernelwright.build.nvcc import CommandFailed
 from kernelwright.errors import KernelwrightError
 
@@ -26,9 +26,7 @@ def run(request: ConfirmRequest) -> ConfirmResult:
     start = time.monotonic()
     try:
         chain = toolchain.find()
-        name = cache.digest(
-            "confirmed", cache.code(), request.extension.identity(chain), request.arch, *request.libraries
-        )
+        name = cache.digest("confirmed", cache.code(), _host_identity(request, chain), *request.libraries)
         if cache.lookup("confirmed", name):
             return ConfirmResult(True, seconds=time.monotonic() - start, how="cached")
         with tempfile.TemporaryDirectory(prefix="kernelwright-confirm-") as work:
@@ -41,6 +39,23 @@ def run(request: ConfirmRequest) -> ConfirmResult:
         return ConfirmResult(False, told, time.monotonic() - start, how="real headers")
     except (KernelwrightError, OSError) as error:
         return ConfirmResult(True, (), time.monotonic() - start, how=str(error), checked=False)
+
+
+def _host_identity(request: ConfirmRequest, chain: toolchain.Toolchain) -> str:
+    """The digest of what the real headers are asked about: the host text, wherever it stands, without device bodies.
+
+    An edit inside a kernel, or one that only moves lines, leaves it as it was.
+    """
+    extension = request.extension
+    parts = [extension.name, *extension.host_flags(chain), "|", *extension.nvcc_flags(chain), "|", *extension.ldflags]
+    for unit in extension.units:
+        if unit.cuda:
+            low = lower(fast.source(extension, chain, unit, request.arch), request.sm)
+            parts += [unit.name, placed.separate(low.head)[0], placed.separate(low.rest)[0]]
+        else:
+            parts += [unit.name, placed.separate(unit.text)[0]]
+    own = [cache.folder_digest(Path(folder), SOURCES) for folder in extension.folders()]
+    return cache.digest(*parts, *own, chain.identity)
 
 
 def _check(request: ConfirmRequest, chain: toolchain.Toolchain, work: Path) -> str:
