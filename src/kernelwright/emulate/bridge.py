@@ -57,6 +57,8 @@ def build() -> Path:
 @functools.cache
 def load() -> ctypes.CDLL:
     """Loads libkw_runtime.so and libkw_torch.so and takes the CUDA backend over. Idempotent; no way back."""
+    import torch  # noqa: F401  its libraries are what ours is linked against
+
     from kernelwright.emulate import runtime
 
     runtime.library()
