@@ -3,8 +3,8 @@
 Why: the facade may refuse what torch accepts, so its word is no verdict and the real headers are asked, which takes
 from half a minute to two. The rule: that is spared only where the message is about something that the user's files
 alone decide: the extension's name, a function of the user's that is not declared or not defined, a name of the user's
-that is defined twice, a symbol that libtorch is known not to have, or the inside of a device function. Everything
-else falls through.
+that is defined twice, a symbol that libtorch is known not to have, a missing bracket or semicolon, or the inside of a
+device function. Everything else falls through.
 """
 
 from __future__ import annotations
@@ -25,7 +25,24 @@ def settles(failure: CommandFailed | Unresolved, told: Sequence[Diagnostic], ext
         return True
     if isinstance(failure, Unresolved):
         return any(_users_own(reference) or _never_instantiated(reference) for reference in failure.references)
-    return any(d.severity == "error" and _decided(d, extension) for d in told)
+    errors = [d for d in told if d.severity == "error"]
+    if errors and _grammar(errors[0], extension):
+        return True
+    return any(_decided(d, extension) for d in errors)
+
+
+_GRAMMAR = re.compile(
+    r'^(expected an? "[;)}\]]"|unrecognized token|missing closing quote|expected [\'‘"][;)}\]][\'’"])'
+)
+
+
+def _grammar(first: Diagnostic, extension: Extension) -> bool:
+    """Whether the first thing said is that the user's text lacks a bracket, a quote or a semicolon.
+
+    A name or macro that only the real headers know is complained of before what follows it.
+    """
+    own = {extension.candidate, *(unit.name for unit in extension.units)}
+    return first.file in own and _GRAMMAR.match(first.message) is not None
 
 
 _TORCHS = re.compile(r"\b(at|c10|torch|caffe2|pybind11)::|\b(TORCH|AT|C10|CUDA_KERNEL)_|Tensor|Accessor")
