@@ -196,7 +196,7 @@ def patches(spec: DeviceSpec) -> list[tuple[Any, str, Any]]:
         "init": nothing,
         "_initialized": True,
         "current_device": constant(0),
-        "set_device": lambda device: _index(device) and None,
+        "set_device": lambda device: (_index(device), None)[1],
         "_exchange_device": lambda index: _index(max(0, index)),
         "_maybe_exchange_device": constant(0),
         "get_device_name": of_device(facts.name),

@@ -6,6 +6,7 @@ the work (through the device guard); these add only the names that CUDA's have.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import torch
@@ -60,12 +61,27 @@ class ExternalStream(Stream):
 class Event(torch.Event):
     """As ``torch.cuda.Event``. Times are the emulation's, never a GPU's."""
 
+    _timed: bool
+    _recorded_ns: int | None
+
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
-        return super().__new__(cls, device="cuda", enable_timing=enable_timing, blocking=blocking)
+        event = super().__new__(cls, device="cuda", enable_timing=enable_timing, blocking=blocking)
+        event._timed, event._recorded_ns = enable_timing, None
+        return event
 
     def record(self, stream: Any = None) -> None:
         """Marks this moment."""
         super().record(torch.accelerator.current_stream() if stream is None else stream)
+        self._recorded_ns = time.perf_counter_ns()
+
+    def elapsed_time(self, end_event: Any) -> float:
+        """Milliseconds from this event to ``end_event``. Raises ``ValueError`` in CUDA's words."""
+        # torch's own refuses an instance of any subclass, this one included.
+        if not (self._timed and end_event._timed):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._recorded_ns is None or end_event._recorded_ns is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        return float(end_event._recorded_ns - self._recorded_ns) / 1e6
 
     def wait(self, stream: Any = None) -> None:
         """Work is done already."""
