@@ -55,6 +55,11 @@ def reproducible() -> bool:
     return torch.equal(first, torch.rand(4, device="cuda"))
 
 
+def tf32() -> bool:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return torch.backends.cuda.matmul.allow_tf32
+
+
 QUESTIONS = {
     "available": lambda: torch.cuda.is_available(),
     "devices": lambda: (torch.cuda.device_count(), torch.cuda.current_device()),
@@ -76,7 +81,7 @@ QUESTIONS = {
     "cache": lambda: (torch.cuda.empty_cache(), torch.cuda.synchronize(), torch.cuda.reset_peak_memory_stats()),
     "free": lambda: torch.cuda.mem_get_info()[0] <= torch.cuda.mem_get_info()[1],
     "seeds": reproducible,
-    "tf32": lambda: (setattr(torch.backends.cuda.matmul, "allow_tf32", False), torch.backends.cuda.matmul.allow_tf32)[1],
+    "tf32": tf32,
     "autocast": lambda: torch.autocast("cuda", enabled=False).__enter__() is not None,
     "capturing": lambda: torch.cuda.is_current_stream_capturing(),
     "version": lambda: torch.version.cuda is not None,
