@@ -137,9 +137,22 @@ def _target(analysis: Analysis, last: Instruction) -> int:
     return analysis.block_of_label.get(last.operands[0].name, -1)
 
 
+_WIDTH = {"8": 8, "16": 16, "32": 32}
+
+
+def _as_type(values: Values, type: str) -> Values:
+    """``values`` as the instruction's type reads them: ``tid - 1`` of thread 0 is 4294967295 to an unsigned compare."""
+    width = _WIDTH.get(type[1:])
+    if type[:1] not in ("u", "b", "s") or width is None:
+        return values
+    wrapped = values & ((1 << width) - 1)
+    return np.where(wrapped >> (width - 1) != 0, wrapped - (1 << width), wrapped) if type[0] == "s" else wrapped
+
+
 def _evaluate(instruction: Instruction, sources: list[Values]) -> Values | None:
-    """One instruction on known values. Numbers stay in range here: thread numbers never overflow 32 bits."""
+    """One instruction on known values, which are read as its type says."""
     op, mods = instruction.op, instruction.mods
+    sources = [_as_type(source, mods[-1] if mods else "") for source in sources]
     if op in _COPIES and len(sources) == 1:
         return sources[0]
     if op in _BINARY and len(sources) == 2 and "cc" not in mods and "hi" not in mods:
