@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
+from kernelwright.explain.access import kernel as short
 from kernelwright.records import BuildRecord, StageStatus, Verdict
 from kernelwright.report import wording
 from kernelwright.report.cause import also_seen, cause_block
@@ -102,7 +103,7 @@ def _build(record: BuildRecord) -> Iterator[str]:
         )
         stack = f", {wording.bytes_of(kernel.stack_bytes)} stack" if kernel.stack_bytes else ""
         yield (
-            f"{wording.kernel(kernel.name)}: {wording.many(kernel.registers, 'register')}, "
+            f"{short(kernel.name)}: {wording.many(kernel.registers, 'register')}, "
             f"{wording.bytes_of(kernel.static_shared_bytes)} shared, {spilled}{stack}"
         )
     if len(record.kernels) > MOST_KERNELS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from kernelwright.explain.access import kernel
 from kernelwright.records import LaunchFact
 
 
@@ -54,10 +55,6 @@ def launch(fact: LaunchFact) -> str:
     dynamic = f", {fact.dynamic_shared_bytes} B" if fact.dynamic_shared_bytes else ""
     return f"{kernel(fact.kernel)}<<<{grid}, {block}{dynamic}>>>"
 
-
-def kernel(demangled: str) -> str:
-    """A kernel's name without its parameters: ``reduce<float>``."""
-    return demangled.removeprefix("void ").split("(", 1)[0].strip() or demangled
 
 
 def scaled(value: float) -> str:
