@@ -1,12 +1,14 @@
 """On a GPU: torch's own ``load_inline`` and ``load``, with the same records.
 
-The rule: nothing about the build is changed, save that source strings get line markers; what torch raises is raised on,
-as :class:`BuildFailed` with diagnostics at candidate lines.
+The rule: nothing about the build is changed, save that source strings get line markers and device code a line table,
+which changes no instruction and lets profiler and sanitizers name lines; what torch raises is raised on, as
+:class:`BuildFailed` with diagnostics at candidate lines.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,8 @@ from kernelwright.build.context import BuildContext, BuildFailed
 from kernelwright.build.lines import LineMap
 from kernelwright.build.nvcc import CommandFailed
 from kernelwright.records import BuildRecord
+
+LINE_TABLE = "-lineinfo"
 
 
 def wrap(module: Any, context: BuildContext) -> None:
@@ -33,10 +37,11 @@ def _recorded(original: Callable[..., Any], context: BuildContext, lines: LineMa
 
         if lines is not None:
             args, named = _marked(lines, args, named)
+        args, named = with_line_table(original, (name, *args), named)
         start = time.monotonic()
         site = call_line(context.candidate_file)
         try:
-            made = original(name, *args, **named)
+            made = original(*args, **named)
         except (RuntimeError, ImportError, ValueError, OSError) as error:
             own = [Path(context.candidate_file).name, "main.cpp", "cuda.cu"]
             failure = CommandFailed("nvcc", "", str(error))
@@ -59,6 +64,16 @@ def _recorded(original: Callable[..., Any], context: BuildContext, lines: LineMa
         return made
 
     return call
+
+
+def with_line_table(
+    original: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The call's arguments with ``-lineinfo`` among nvcc's flags, however the flags were given."""
+    bound = inspect.signature(original).bind_partial(*args, **named)
+    flags = list(bound.arguments.get("extra_cuda_cflags") or [])
+    bound.arguments["extra_cuda_cflags"] = flags if LINE_TABLE in flags else [*flags, LINE_TABLE]
+    return bound.args, bound.kwargs
 
 
 def _marked(lines: LineMap, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
