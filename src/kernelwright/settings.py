@@ -125,6 +125,14 @@ SETTINGS: tuple[Setting, ...] = (
         "Unset: `$XDG_CACHE_HOME/kernelwright`, or `~/.cache/kernelwright`.",
     ),
     Setting(
+        "CACHE_LIMIT",
+        size,
+        "size",
+        8 * 2**30,
+        "The most that the cache may hold on disk; what was not used for longest goes first, and nothing that was used "
+        "within an hour.",
+    ),
+    Setting(
         "HISTORY",
         _path,
         "file",

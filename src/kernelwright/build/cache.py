@@ -2,7 +2,8 @@
 
 Why: a rebuild of unchanged sources must cost milliseconds, and any number of processes may build at once. The rule: an
 entry is a folder named by the digest of all that determines it; it appears in one rename, under a lock of its own, and
-is never changed afterwards. A killed build leaves only a ``.making-`` folder that nothing reads.
+is never changed afterwards. A killed build leaves only a ``.making-`` folder that nothing reads. Taking an entry sets
+its time, by which ``eviction`` knows what was not used for longest.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
@@ -54,7 +56,7 @@ def root() -> Path:
 def lookup(kind: str, name: str) -> Path | None:
     """The entry ``name`` of ``kind``, or None."""
     entry = root() / kind / name
-    return entry if entry.is_dir() else None
+    return entry if _taken(entry) else None
 
 
 def obtain(kind: str, name: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
@@ -63,12 +65,12 @@ def obtain(kind: str, name: str, make: Callable[[Path], None]) -> tuple[Path, bo
     Whoever comes second waits for the first. What ``make`` raises leaves no entry.
     """
     entry = root() / kind / name
-    if entry.is_dir():
+    if _taken(entry):
         return entry, True
     entry.parent.mkdir(parents=True, exist_ok=True)
     with (entry.parent / f".{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if entry.is_dir():
+        if _taken(entry):
             return entry, True
         scratch = Path(tempfile.mkdtemp(dir=entry.parent, prefix=".making-"))
         try:
@@ -79,3 +81,14 @@ def obtain(kind: str, name: str, make: Callable[[Path], None]) -> tuple[Path, bo
             shutil.rmtree(scratch, ignore_errors=True)
             raise
     return entry, False
+
+
+def _taken(entry: Path) -> bool:
+    """Whether ``entry`` is there; if so, it counts as used now."""
+    try:
+        os.utime(entry)
+    except FileNotFoundError:
+        return False
+    except OSError:  # another user's cache, read-only: its times are not ours to keep
+        return entry.is_dir()
+    return True

@@ -6,6 +6,7 @@ statuses, with the advice on a line of its own. The rule: a traceback is shown u
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -23,6 +24,7 @@ from kernelwright.cli.run import run
 from kernelwright.cli.specs import specs
 from kernelwright.cli.talk import say_error
 from kernelwright.errors import EXIT_FAULT, EXIT_USAGE, EXIT_YES, KernelwrightError
+from kernelwright.eviction import evict_sometimes
 
 EXIT_INTERRUPTED = 130
 """As shells count it: 128 and SIGINT."""
@@ -93,6 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         _trace()
         return EXIT_FAULT
+    finally:
+        _keep_cache_small()
+
+
+def _keep_cache_small() -> None:
+    """After the answer, so that nobody waits for it; a cache or a setting that is at fault was told already."""
+    with contextlib.suppress(KernelwrightError, OSError):
+        evict_sometimes()
 
 
 def _trace() -> None:

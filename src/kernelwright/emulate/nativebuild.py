@@ -8,6 +8,7 @@ number of processes may ask at once and a killed compile leaves nothing behind.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -123,6 +124,8 @@ def _product(
     root = cache_folder() / "native"
     folder = root / f"{file.removeprefix('lib').split('.')[0]}-{digest.hexdigest()[:24]}"
     if (folder / file).exists():
+        with contextlib.suppress(OSError):  # a read-only cache; else the time tells eviction that it is in use
+            os.utime(folder)
         yield folder / file, None
         return
     root.mkdir(parents=True, exist_ok=True)

@@ -87,14 +87,25 @@ def _object(text: str) -> bytes:
     digest = hashlib.sha256(f"{identity}\0{text}".encode()).hexdigest()
     path = cache_folder() / "kernels" / digest[:2] / f"{digest}.o"
     try:
-        return path.read_bytes()
+        content = path.read_bytes()
     except FileNotFoundError:
         pass
+    else:
+        _used(path)
+        return content
     module, context = _parse(text)
     made: bytes = machine.emit_object(module)
     del module, context
     _keep(path, made)
     return made
+
+
+def _used(path: Path) -> None:
+    """Eviction takes first what was not used for longest; a cache that cannot be written keeps no times."""
+    try:
+        os.utime(path)
+    except OSError:
+        return
 
 
 def _keep(path: Path, content: bytes) -> None:
