@@ -14,7 +14,9 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from kernelwright.counters.records import KernelCounters
 from kernelwright.measure.records import Timing
+from kernelwright.sourceline import SourceLine as SourceLine
 
 T = TypeVar("T")
 
@@ -66,20 +68,6 @@ class Precision(enum.StrEnum):
     BF16 = "bf16"
     FP16 = "fp16"
     WORSE = "worse"
-
-
-@dataclass(frozen=True)
-class SourceLine:
-    """A place in a source file, as a person would open it."""
-
-    file: str
-    """Path as the user gave it (``candidate.py``), or a header's path."""
-    line: int
-    """1-based."""
-    text: str = ""
-    """The line itself, stripped; empty where the file could not be read."""
-    function: str = ""
-    """Enclosing function, demangled; empty where unknown."""
 
 
 @dataclass(frozen=True)
@@ -427,7 +415,8 @@ class Verdict:
     numerics: Numerics | None = None
     timing: Timing | None = None
     """None until something was timed; never timed on the emulated device."""
-    counters: dict[str, Any] | None = None
+    counters: tuple[KernelCounters, ...] | None = None
+    """What each kernel did, where it was asked for; None where it was not."""
     launches: tuple[LaunchFact, ...] = ()
     findings: tuple[Finding, ...] = ()
     device: DeviceFact | None = None

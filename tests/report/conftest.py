@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kernelwright.counters import metrics as m
+from kernelwright.counters.records import KernelCode, KernelCounters, LineCounters
 from kernelwright.records import (
     Allocation,
     BuildRecord,
@@ -36,6 +38,29 @@ __global__ void double_rows(const float* x, float* y, int rows, int columns) {
 }
 """
 '''
+
+_COPIED = {
+    m.requests("global", "ld"): 1024.0,
+    m.sectors("global", "ld"): 32768.0,
+    m.ideal_sectors("ld"): 4096.0,
+    m.shared_requests("st"): 64.0,
+    m.wavefronts("st"): 64.0,
+    m.ideal_wavefronts("st"): 64.0,
+}
+COUNTED = KernelCounters(
+    "double_rows(float const*, float*, int, int)", (64, 1, 1), (128, 1, 1), launches=3,
+    metrics=m.derived({
+        m.INST: 5120.0, m.THREAD_INST: 81920.0, m.BRANCHES: 100.0, m.BRANCHES_UNIFORM: 75.0, m.BRANCHES_DIVERGENT: 25.0,
+        **_COPIED, m.COMPULSORY_READ: 131072.0, m.COMPULSORY_WRITE: 131072.0, m.ATOMICS: 96.0, m.ATOMIC_HOTTEST: 32.0,
+        m.ATOMIC_ADDRESSES: 3.0, m.flops("fmul"): 40960.0, m.OCCUPANCY: 50.0, m.LIMIT_BLOCKS: 32.0,
+        m.LIMIT_REGISTERS: 16.0, m.LIMIT_SHARED: 32.0, m.LIMIT_WARPS: 16.0, m.WAVES: 0.03,
+    }),
+    lines=(LineCounters((SourceLine("candidate.py", 4, "y[row] = 2 * x[column];", "double_rows"),), _COPIED),),
+    instructions={"ld.global.f32": 1024.0},
+    code=KernelCode("sm_90", 32, 0, 0, 0, 0, {"LDG": 1, "STG": 1}),
+    not_checked=("the caches: the emulated device has none",),
+)
+"""Every part of a counted kernel's screen."""  # fmt: skip
 
 EMULATED = DeviceFact(
     "emulated", "NVIDIA H200", "9.0", "h200", ("exact: memory, integer, fp32", "approximate: ex2.approx")
@@ -134,7 +159,7 @@ def everything(tmp_path: Path) -> Verdict:
             1e-4, 1e-4, "float64", "none", (Trial(0, True, (fine,)), Trial(1, False, (output,))), Precision.WORSE,
             False, ("zeros", "mean"), ("input 0",),
         ),
-        counters={"instructions": 12},
+        counters=(COUNTED,),
         launches=(
             LaunchFact(
                 "double_rows(float const*, float*, int, int)", (64, 1, 1), (128, 1, 1), 0, thread_instructions=81920,

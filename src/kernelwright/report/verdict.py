@@ -16,6 +16,7 @@ from kernelwright.explain.access import kernel as short
 from kernelwright.records import BuildRecord, StageStatus, Verdict
 from kernelwright.report import wording
 from kernelwright.report.cause import also_seen, cause_block
+from kernelwright.report.counters import render_counters
 from kernelwright.report.numbers import numerics_lines
 from kernelwright.report.page import STYLES, hang, labelled
 from kernelwright.report.timing import timing_lines
@@ -40,6 +41,7 @@ def render(verdict: Verdict, console: Console) -> None:
     labelled(console, "timing", timing_lines(verdict.timing))
     labelled(console, "build", [line for record in verdict.build for line in _build(record)])
     labelled(console, "launches", _launches(verdict))
+    render_counters(verdict.counters, console)
     labelled(console, "findings", _findings(verdict))
     labelled(console, "fidelity", _fidelity(verdict))
     labelled(console, "printed", _printed(verdict))

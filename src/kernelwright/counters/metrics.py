@@ -1,0 +1,218 @@
+"""The metrics: Nsight Compute's names, what each counts, and the ratios that follow from sums.
+
+Why: a user of one tool must find the other's figures without a dictionary. The rule: a metric carries the name that
+``ncu --query-metrics`` lists (2025.3, sm_90) where it counts the same event; what ncu has no name for begins with
+``kernelwright__``. Ratios are computed here alone, from sums, and so add up the same for lines, launches and kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+# Instructions
+INST = "smsp__inst_executed.sum"
+THREAD_INST = "smsp__thread_inst_executed.sum"
+THREAD_INST_ON = "smsp__thread_inst_executed_pred_on.sum"
+THREADS_PER_INST = "smsp__thread_inst_executed_per_inst_executed.ratio"
+BRANCHES = "smsp__sass_branch_targets.sum"
+BRANCHES_DIVERGENT = "smsp__sass_branch_targets_threads_divergent.sum"
+BRANCHES_UNIFORM = "smsp__sass_branch_targets_threads_uniform.sum"
+BRANCH_UNIFORMITY = "smsp__sass_average_branch_targets_threads_uniform.pct"
+
+GLOBAL_OPS = ("ld", "st", "atom", "red", "ldgsts")
+SHARED_OPS = ("ld", "st", "atom", "ldgsts")
+LOCAL_OPS = ("ld", "st")
+
+
+def requests(space: str, op: str) -> str:
+    """Warp-level requests; ``space`` is ``global`` or ``local``."""
+    return f"l1tex__t_requests_pipe_lsu_mem_{space}_op_{op}.sum"
+
+
+def sectors(space: str, op: str) -> str:
+    """32-byte sectors that the requests touch."""
+    return f"l1tex__t_sectors_pipe_lsu_mem_{space}_op_{op}.sum"
+
+
+def sectors_per_request(space: str, op: str) -> str:
+    """Their ratio."""
+    return f"l1tex__average_t_sectors_per_request_pipe_lsu_mem_{space}_op_{op}.ratio"
+
+
+def ideal_sectors(op: str) -> str:
+    """Sectors that the distinct bytes of each global request would fill."""
+    return f"kernelwright__ideal_t_sectors_mem_global_op_{op}.sum"
+
+
+def shared_requests(op: str) -> str:
+    """Warp-level requests of shared memory."""
+    return f"kernelwright__requests_mem_shared_op_{op}.sum"
+
+
+def wavefronts(op: str) -> str:
+    """Passes through the banks of shared memory."""
+    return f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
+
+
+def conflicts(op: str) -> str:
+    """Wavefronts beyond those that a request without conflicts takes."""
+    return f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
+
+
+def ideal_wavefronts(op: str) -> str:
+    """Wavefronts that the same bytes would take without conflicts."""
+    return f"kernelwright__ideal_wavefronts_mem_shared_op_{op}.sum"
+
+
+SECTORS_GLOBAL = "memory_l2_theoretical_sectors_global"
+SECTORS_GLOBAL_IDEAL = "memory_l2_theoretical_sectors_global_ideal"
+WAVEFRONTS_SHARED = "memory_l1_wavefronts_shared"
+WAVEFRONTS_SHARED_IDEAL = "memory_l1_wavefronts_shared_ideal"
+COMPULSORY_READ = "kernelwright__compulsory_bytes_read.sum"
+COMPULSORY_WRITE = "kernelwright__compulsory_bytes_write.sum"
+ATOMICS = "kernelwright__thread_atomics.sum"
+ATOMIC_HOTTEST = "kernelwright__atomics_on_hottest_address.max"
+ATOMIC_ADDRESSES = "kernelwright__atomic_addresses.max"
+
+FLOP_OPS = ("fadd", "fmul", "ffma", "dadd", "dmul", "dfma", "hadd", "hmul", "hfma")
+
+
+def flops(op: str) -> str:
+    """Threads that ran an ``op`` with their predicate on."""
+    return f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum"
+
+
+FLOP = "kernelwright__flop.sum"
+FLOP_TENSOR = "kernelwright__flop_tensor.sum"
+MMA = "kernelwright__inst_executed_mma.sum"
+
+# Of the launch, not of a line
+REGISTERS = "launch__registers_per_thread"
+SHARED_STATIC = "launch__shared_mem_per_block_static"
+SHARED_DYNAMIC = "launch__shared_mem_per_block_dynamic"
+LIMIT_BLOCKS = "launch__occupancy_limit_blocks"
+LIMIT_REGISTERS = "launch__occupancy_limit_registers"
+LIMIT_SHARED = "launch__occupancy_limit_shared_mem"
+LIMIT_WARPS = "launch__occupancy_limit_warps"
+OCCUPANCY = "sm__maximum_warps_per_active_cycle_pct"
+WAVES = "launch__waves_per_multiprocessor"
+
+OF_A_LAUNCH = (
+    REGISTERS, SHARED_STATIC, SHARED_DYNAMIC, LIMIT_BLOCKS, LIMIT_REGISTERS, LIMIT_SHARED, LIMIT_WARPS, OCCUPANCY,
+    WAVES,
+)  # fmt: skip
+"""Equal in every launch of a kernel with one shape: kept, not added."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric."""
+
+    name: str
+    unit: str
+    meaning: str
+    emulated: str
+    """How the emulated device's figure stands to the hardware's."""
+
+
+_PTX = "PTX instructions, not SASS"
+_SAME = "the same where PTX and SASS access memory alike"
+
+
+def _memory(space: str, ops: Iterable[str], exact: str) -> Iterable[Metric]:
+    words = {"ld": "loads", "st": "stores", "atom": "atomics that return", "red": "atomics that return nothing",
+             "ldgsts": "cp.async"}  # fmt: skip
+    for op in ops:
+        yield Metric(requests(space, op), "request", f"warp requests: {space} {words[op]}", exact)
+        yield Metric(sectors(space, op), "sector", "32-byte sectors that they touch", exact)
+        yield Metric(sectors_per_request(space, op), "sector", "their ratio; 4 is ideal for 32 x 4 bytes", exact)
+        if space == "global":
+            yield Metric(ideal_sectors(op), "sector", "sectors that their distinct bytes would fill", "ours")
+
+
+def _shared(ops: Iterable[str]) -> Iterable[Metric]:
+    words = {"ld": "loads, ldmatrix", "st": "stores", "atom": "atomics", "ldgsts": "cp.async"}
+    for op in ops:
+        yield Metric(shared_requests(op), "request", f"warp requests: shared {words[op]}", _SAME)
+        yield Metric(wavefronts(op), "wavefront", "passes through the banks that they take", _SAME)
+        yield Metric(
+            conflicts(op), "wavefront", "those beyond the ideal", "without ncu's arbitration stalls, which vary"
+        )
+        yield Metric(ideal_wavefronts(op), "wavefront", "passes that they would take without conflicts", "ours")
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(INST, "inst", "instructions that warps executed", _PTX),
+        Metric(THREAD_INST, "inst", "the same, times the threads that took part", _PTX),
+        Metric(THREAD_INST_ON, "inst", "the same, threads whose predicate was true", _PTX),
+        Metric(THREADS_PER_INST, "thread", "threads that took part in an instruction, of 32", _PTX),
+        Metric(BRANCHES, "branch", "branches that warps executed", "PTX branches; ptxas predicates short ones away"),
+        Metric(BRANCHES_DIVERGENT, "branch", "those at which threads of the warp parted", "the same reserve"),
+        Metric(BRANCHES_UNIFORM, "branch", "those at which none parted", "the same reserve"),
+        Metric(BRANCH_UNIFORMITY, "%", "their share", "the same reserve"),
+        *_memory("global", GLOBAL_OPS, _SAME),
+        Metric(SECTORS_GLOBAL, "sector", "sectors of all global accesses", _SAME),
+        Metric(SECTORS_GLOBAL_IDEAL, "sector", "sectors that their bytes would fill", "ours"),
+        *_memory("local", LOCAL_OPS, "arrays that PTX keeps in local memory; ptxas's spills are not among them"),
+        *_shared(SHARED_OPS),
+        Metric(WAVEFRONTS_SHARED, "wavefront", "wavefronts of all shared accesses", _SAME),
+        Metric(WAVEFRONTS_SHARED_IDEAL, "wavefront", "wavefronts that they would take without conflicts", "ours"),
+        Metric(COMPULSORY_READ, "byte", "distinct sectors read, times 32: the least an L2 must fetch", "exact"),
+        Metric(COMPULSORY_WRITE, "byte", "distinct sectors written, times 32", "exact"),
+        Metric(ATOMICS, "thread", "global atomics, one a thread", "ptxas may combine those of a warp"),
+        Metric(ATOMIC_HOTTEST, "thread", "the most of them on one address in one launch", "the same reserve"),
+        Metric(ATOMIC_ADDRESSES, "address", "addresses that they went to", "exact"),
+        *(Metric(flops(op), "inst", f"threads that ran {op.upper()}", _PTX) for op in FLOP_OPS),
+        Metric(FLOP, "flop", "those, an FMA twice, each half of a pair by itself", _PTX),
+        Metric(MMA, "inst", "matrix instructions that warps executed", "mma.sync and wmma of PTX"),
+        Metric(FLOP_TENSOR, "flop", "2 m n k of each of them", "exact"),
+        Metric(REGISTERS, "register", "registers of a thread", "ptxas for the presented device"),
+        Metric(SHARED_STATIC, "byte", "shared memory that a block declares", "ptxas"),
+        Metric(SHARED_DYNAMIC, "byte", "shared memory that the launch adds", "exact"),
+        Metric(LIMIT_BLOCKS, "block", "blocks that a multiprocessor holds at most", "data sheet"),
+        Metric(LIMIT_REGISTERS, "block", "those that its registers are enough for", "counters/occupancy.py"),
+        Metric(LIMIT_SHARED, "block", "those that its shared memory is enough for", "counters/occupancy.py"),
+        Metric(LIMIT_WARPS, "block", "those that its warps are enough for", "counters/occupancy.py"),
+        Metric(OCCUPANCY, "%", "theoretical occupancy", "counters/occupancy.py"),
+        Metric(WAVES, "wave", "how often the blocks fill the device", "counters/occupancy.py"),
+    )
+}
+"""Every metric by name, in the order in which pages and tables have them."""
+
+
+def _percent(part: float, whole: float) -> float:
+    return 100 * part / whole
+
+
+def derived(sums: Mapping[str, float]) -> dict[str, float]:
+    """``sums`` with the ratios that follow from them, in the table's order; names that are not in it come last."""
+    made = dict(sums)
+
+    def ratio(name: str, part: str, whole: str) -> None:
+        if sums.get(whole) and part in sums:
+            made[name] = sums[part] / sums[whole]
+
+    ratio(THREADS_PER_INST, THREAD_INST, INST)
+    if sums.get(BRANCHES) and BRANCHES_UNIFORM in sums:
+        made[BRANCH_UNIFORMITY] = _percent(sums[BRANCHES_UNIFORM], sums[BRANCHES])
+    for space, ops in (("global", GLOBAL_OPS), ("local", LOCAL_OPS)):
+        for op in ops:
+            ratio(sectors_per_request(space, op), sectors(space, op), requests(space, op))
+    order = {name: place for place, name in enumerate(METRICS)}
+    return dict(sorted(made.items(), key=lambda item: order.get(item[0], len(order))))
+
+
+def added(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """Two launches' sums as one: what belongs to a launch is kept, a maximum stays one, ratios are made anew."""
+    total = dict(one)
+    for name, value in other.items():
+        if name in OF_A_LAUNCH or name not in total:
+            total.setdefault(name, value)
+        elif name.endswith(".max"):
+            total[name] = max(total[name], value)
+        elif not name.endswith((".ratio", ".pct")):
+            total[name] += value
+    return derived(total)
