@@ -11,8 +11,8 @@ import importlib.metadata
 import os
 import platform
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import kernelwright
@@ -22,7 +22,7 @@ from kernelwright.explain import explain
 from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.stage import measure
 from kernelwright.prebuild import Prebuild
-from kernelwright.problem.layout import outline, read_source
+from kernelwright.problem.layout import Outline, outline, read_source
 from kernelwright.records import (
     Cause,
     Evidence,
@@ -32,8 +32,10 @@ from kernelwright.records import (
     Verdict,
     VerdictWord,
 )
+from kernelwright.sanitize import Question, Sanitized, crashed, sanitize
 from kernelwright.worker import limits
-from kernelwright.worker.road import CandidateStopped, Plan, Road, Seen
+from kernelwright.worker.alone import Alone
+from kernelwright.worker.road import CandidateStopped, Plan, Road, Seen, trial_seed
 from kernelwright.worker.supervisor import Supervisor
 
 CONFIRM_SECONDS = 15.0
@@ -72,6 +74,8 @@ class CheckOptions:
     """Most rounds that are timed."""
     require_speedup: float | None = None
     """The speed-up over each baseline that must be shown; None: none is asked for."""
+    sanitize: bool = False
+    """Run compute-sanitizer's tools over the candidate; only on a GPU, where a crash runs memcheck by itself."""
 
 
 def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Callable[[str], None]) -> Verdict:
@@ -102,7 +106,8 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
                 road.close()
             road.finish()
             printed = road.candidate.stdout.text(), road.candidate.stderr.text()
-            measured = measure(supervisor, _measure_plan(plan, road.seen, outlined.text, options), progress)
+            sanitized = _sanitized(plan, road.seen, outlined, options, progress)
+            measured = measure(supervisor, _measure_plan(plan, road.seen, sanitized, outlined.text, options), progress)
         seen = road.seen
         if seen.confirm_requests:
             progress("confirming the build")
@@ -117,15 +122,15 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
         builds=builds,
         exception=seen.exception,
         exit=seen.exit,
-        findings=tuple(seen.findings),
-        observations=tuple(seen.observations),
+        findings=(*seen.findings, *sanitized.findings),
+        observations=(*seen.observations, *sanitized.observations),
         suspicions=tuple(seen.suspicions),
         launches=tuple(seen.launches),
         outputs=tuple(seen.facts),
         numerics=seen.numerics(),
         device=seen.device,
     )
-    causes = explain(evidence)
+    causes = sanitized.all_causes(explain(evidence))
     return Verdict(
         verdict=_word(evidence, causes, random=seen.random),
         problem=str(problem),
@@ -144,6 +149,7 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
             *seen.notes,
             *_notes(evidence, random=seen.random),
             *confirmation.notes,
+            *sanitized.notes,
             *filter(None, [measured.note]),
         ),
         candidate_stdout=printed[0],
@@ -179,14 +185,54 @@ def _plan(problem: Path, candidate: Path, text: str, options: CheckOptions) -> P
     )
 
 
-def _measure_plan(plan: Plan, seen: Seen, problem_text: str, options: CheckOptions) -> MeasurePlan | str:
+def _sanitized(
+    plan: Plan, seen: Seen, outlined: Outline, options: CheckOptions, progress: Callable[[str], None]
+) -> Sanitized:
+    """What sanitizers add, and after a crash a replay on the emulated device: a check of its own, without the rest."""
+    if plan.device != "cuda":
+        note = f"sanitizers (the {plan.device} device has none; the emulated one checks every access itself)"
+        return Sanitized(notes=(note,) if options.sanitize else ())
+    built = seen.stopped_in not in (Stage.LOAD, Stage.BUILD)
+    alone = Alone(
+        problem=str(plan.problem.resolve()),
+        candidate=str(plan.candidate),
+        text=plan.text,
+        sets=plan.sets,
+        seed=plan.seed,
+        trial_seed=trial_seed(plan.seed, 0),
+        weights=seen.weights,
+        do="forward",
+        result="",
+    )
+
+    def replay(sets: Mapping[str, str], timeout_s: float) -> Verdict:
+        again = replace(
+            options, sets=dict(sets), device="emulated", trials=1, timeout_s=timeout_s, confirm=False, timing=False,
+            require_speedup=None, sanitize=False,
+        )  # fmt: skip
+        return check(plan.problem, plan.candidate, options=again, progress=progress)
+
+    question = Question(
+        alone,
+        outlined.constants,
+        asked=options.sanitize and built,
+        crashed=crashed(seen.exception, seen.exit),
+        hung=seen.stopped_in is Stage.RUN and seen.exit is not None and seen.exit.timed_out,
+        timeout_s=options.timeout_s,
+    )
+    return sanitize(question, replay, progress)
+
+
+def _measure_plan(
+    plan: Plan, seen: Seen, sanitized: Sanitized, problem_text: str, options: CheckOptions
+) -> MeasurePlan | str:
     """What to time, or why nothing is."""
     if plan.device != "cuda":
         return f"not checked ({plan.device} device)"
     if not options.timing:
         return "not asked for"
     whole = len(seen.trials) == plan.trials and _all_passed(seen) and not (seen.facts or seen.mutated or seen.random)
-    if seen.stopped_in is not None or not whole:
+    if seen.stopped_in is not None or not whole or sanitized.findings:
         return "only a correct candidate is timed"
     return MeasurePlan(
         problem=plan.problem,

@@ -117,7 +117,7 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something the emulated device saw a kernel do wrong; many lanes at one site are one finding with a count."""
+    """Something a kernel was seen to do wrong; many lanes at one site are one finding with a count."""
 
     cause: str
     """Cause id, e.g. ``memory.out-of-bounds``."""
@@ -148,6 +148,8 @@ class Finding:
     block_size: tuple[int, int, int] = (0, 0, 0)
     other: tuple[SourceLine, ...] = ()
     """A race's earlier access in the order of the code, as an inline stack; ``frames`` is the later one."""
+    witness: str = ""
+    """Who saw it: ``by compute-sanitizer memcheck on the GPU``; empty for the emulated device of the check itself."""
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,9 @@ def setting(name: str) -> Callable[[str], Any]:
     metavar="X",
     help="Exit with 1 unless at least X times each baseline's speed is shown. UNSURE shows nothing.",
 )
+@click.option(
+    "--sanitize", is_flag=True, help="Run compute-sanitizer's four tools, too (GPU only; a crash runs memcheck anyway)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON (schema kernelwright.verdict/1).")
 def check(
     problem: Path,
@@ -109,6 +112,7 @@ def check(
     baselines: tuple[str, ...],
     samples: int,
     require_speedup: float | None,
+    sanitize: bool,
     as_json: bool,
 ) -> int:
     """Does CANDIDATE build, and compute what PROBLEM computes? If not: why, at which line, and what to do.
@@ -135,6 +139,7 @@ def check(
         baselines=baselines or ("eager",),
         samples=samples,
         require_speedup=require_speedup,
+        sanitize=sanitize,
     )
     from kernelwright import check as core
 
@@ -183,6 +188,7 @@ def check_options(
     baselines: tuple[str, ...] = ("eager",),
     samples: int = 100,
     require_speedup: float | None = None,
+    sanitize: bool = False,
 ) -> Any:
     """``CheckOptions`` from flags; what no flag gave comes from the settings."""
     from kernelwright.check import CheckOptions
@@ -203,6 +209,7 @@ def check_options(
         baselines=baselines,
         samples=samples,
         require_speedup=require_speedup,
+        sanitize=sanitize,
     )
 
 

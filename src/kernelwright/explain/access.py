@@ -104,7 +104,13 @@ def facts(finding: Finding) -> list[str]:
         lines.append("inlined: " + ", called from ".join(place(frame) for frame in finding.frames))
     if finding.message:
         lines.append(finding.message)
+    lines.append(seen(finding))
     return lines
+
+
+def seen(finding: Finding) -> str:
+    """``seen by compute-sanitizer memcheck on the GPU``; empty for the emulated device of the check itself."""
+    return f"seen {finding.witness}" if finding.witness else ""
 
 
 def place(line: SourceLine) -> str:

@@ -66,6 +66,7 @@ def raw_pointer(case: Case, finding: Finding) -> Cause:
         f"the binding layer made for the call: a temporary, not a tensor",
         f"it is used at line {frame.line}: {case.text(frame.line)}" if frame else "",
         f"called at line {calls[0]}: {case.text(calls[0])}" if calls else "",
+        access.seen(finding),
     ]
     sentence = (
         f"{name} takes raw pointers{f' ({pointers})' if pointers else ''}, and Python passes integers such as "

@@ -1,0 +1,188 @@
+"""When tools and the replay run, at which sizes, and how sure their causes are. No tool and no device is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kernelwright.errors import MachineError
+from kernelwright.explain.catalogue import UNEXPLAINED
+from kernelwright.records import (
+    Cause,
+    Confidence,
+    ExceptionFact,
+    Finding,
+    ProcessExit,
+    SourceLine,
+    Stage,
+    Verdict,
+    VerdictWord,
+)
+from kernelwright.sanitize import Question, crashed, sanitize, stage, tools
+from kernelwright.sanitize.report import Log, Place, Report
+from kernelwright.sanitize.tools import Run
+from kernelwright.worker.alone import Alone
+
+pytestmark = pytest.mark.tiny
+
+ALONE = Alone("p.py", "c.py", "one\ntwo\nthree\n", {}, 0, 1, "rng", "forward", "")
+FINDING = Finding("memory.out-of-bounds", "k", (SourceLine("c.py", 2),), (0, 0, 0), (0, 0, 0), "store", "global", 4)
+CAUSE = Cause("memory.out-of-bounds", Stage.RUN, "It writes past y.", "c.py", 2)
+REPORT = Report("invalid", (Place("k", "c.py", 2),), "Invalid", "write", "global", 4)
+
+
+def question(**changes: Any) -> Question:
+    base = Question(ALONE, {"M": "4096", "K": "1000003"}, asked=False, crashed=True, hung=False, timeout_s=60)
+    return replace(base, **changes)
+
+
+def verdict(*findings: Finding, causes: tuple[Cause, ...] = (), word: VerdictWord = VerdictWord.FAILED) -> Verdict:
+    return Verdict(word, "p.py", "c.py", (), causes=causes, findings=findings)
+
+
+class Replays:
+    """Answers replays in order, and keeps what was asked."""
+
+    def __init__(self, *answers: Verdict | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[dict[str, str]] = []
+
+    def __call__(self, sets: Mapping[str, str], timeout_s: float) -> Verdict:
+        self.asked.append(dict(sets))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """No compute-sanitizer on this machine; the tools that were asked for are kept."""
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(tools, "find", lambda: None)
+    return asked
+
+
+def with_runs(monkeypatch: pytest.MonkeyPatch, *runs: Run) -> list[tuple[str, ...]]:
+    asked: list[tuple[str, ...]] = []
+
+    def run_all(program: Any, config: Any, *, tools: tuple[str, ...], **more: Any) -> list[Run]:
+        asked.append(tools)
+        return list(runs)
+
+    monkeypatch.setattr(tools, "find", lambda: "compute-sanitizer")
+    monkeypatch.setattr(tools, "run_all", run_all)
+    return asked
+
+
+def test_nothing_runs_for_a_candidate_that_neither_crashed_nor_was_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = with_runs(monkeypatch)
+    made = sanitize(question(crashed=False), Replays(), lambda step: None)
+    assert (made.findings, made.notes, asked) == ((), (), [])
+
+
+def test_a_crash_runs_memcheck_alone_and_asking_runs_all_four(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = with_runs(monkeypatch)
+    sanitize(question(), Replays(verdict(FINDING, causes=(CAUSE,))), lambda step: None)
+    sanitize(question(crashed=False, asked=True), Replays(), lambda step: None)
+    assert asked == [("memcheck",), ("memcheck", "racecheck", "initcheck", "synccheck")]
+
+
+def test_a_missing_tool_is_not_checked_and_the_replay_names_the_cause(ran: list[tuple[str, ...]]) -> None:
+    replays = Replays(verdict(FINDING, causes=(CAUSE,)))
+    made = sanitize(question(), replays, lambda step: None)
+    assert made.notes == ("memcheck (compute-sanitizer was not found)",)
+    assert replays.asked == [{"M": "1024", "K": "1603"}]
+    (cause,) = made.causes
+    assert (cause.id, cause.line, cause.confidence) == ("memory.out-of-bounds", 2, Confidence.LIKELY)
+    assert cause.evidence == ("seen on the emulated device at M=1024, K=1603",)
+    assert made.findings == ()
+
+
+def test_what_memcheck_saw_at_the_same_line_makes_a_smaller_replay_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"tensors": [{"name": "x", "address": 1, "bytes": 1 << 40, "dtype": "float32", "shape": [1]}]}
+    with_runs(monkeypatch, Run("memcheck", Log((REPORT,), True), known=known))
+    made = sanitize(question(), Replays(verdict(FINDING, causes=(CAUSE,))), lambda step: None)
+    (finding,) = made.findings
+    assert finding.witness == (
+        "on the emulated device at M=1024, K=1603 and by compute-sanitizer memcheck on the GPU"
+    )
+
+
+def test_a_small_failure_is_replayed_at_its_own_size_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"tensors": [{"name": "x", "address": 1, "bytes": 4096, "dtype": "float32", "shape": [1024]}]}
+    with_runs(monkeypatch, Run("memcheck", Log((), True), known=known))
+    replays = Replays(verdict(FINDING, causes=(CAUSE,)))
+    made = sanitize(question(), replays, lambda step: None)
+    assert replays.asked == [{}]
+    assert [f.witness for f in made.findings] == ["on the emulated device at the same size"]
+    assert made.causes[0].confidence is Confidence.CERTAIN
+
+
+def test_a_size_that_shows_nothing_or_does_not_run_leads_to_the_next(ran: list[tuple[str, ...]]) -> None:
+    replays = Replays(
+        verdict(word=VerdictWord.CORRECT), MachineError("no memory is left"), verdict(FINDING, causes=(CAUSE,))
+    )
+    made = sanitize(question(), replays, lambda step: None)
+    assert [asked["M"] for asked in replays.asked] == ["1024", "256", "64"]
+    assert made.notes[1:] == (
+        "the replay on the emulated device at M=1024, K=1603 shows nothing (it is correct there)",
+        "the replay on the emulated device at M=256, K=323 did not run: no memory is left",
+    )
+    assert made.causes[0].evidence == ("seen on the emulated device at M=64, K=67",)
+
+
+def test_a_replay_that_fails_in_another_way_names_no_cause(ran: list[tuple[str, ...]]) -> None:
+    wrong_shape = Cause("semantic.shape", Stage.RUN, "The shape differs.", "c.py", 1)
+    replays = Replays(*[verdict(causes=(wrong_shape,), word=VerdictWord.WRONG)] * 3)
+    made = sanitize(question(), replays, lambda step: None)
+    assert (made.findings, made.causes) == ((), ())
+    assert len(made.notes) == 4
+
+
+def test_a_hang_is_replayed_and_no_tool_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = with_runs(monkeypatch)
+    deadlock = replace(CAUSE, id="sync.deadlock")
+    replays = Replays(verdict(replace(FINDING, cause="sync.deadlock"), causes=(deadlock,)))
+    made = sanitize(question(crashed=False, hung=True), replays, lambda step: None)
+    assert asked == []
+    assert [cause.id for cause in made.causes] == ["sync.deadlock"]
+
+
+def test_a_problem_without_constants_is_replayed_as_it_is(ran: list[tuple[str, ...]]) -> None:
+    replays = Replays(verdict(FINDING, causes=(CAUSE,)))
+    made = sanitize(question(constants={}), replays, lambda step: None)
+    assert replays.asked == [{}]
+    assert made.findings[0].witness == "on the emulated device at the same size"
+
+
+def test_the_replays_cause_takes_the_place_of_unexplained_and_is_not_told_twice() -> None:
+    made = stage.Sanitized(causes=(CAUSE,))
+    unexplained = Cause(UNEXPLAINED, Stage.RUN, "It crashed.")
+    assert made.all_causes((unexplained,)) == (CAUSE,)
+    sure = replace(CAUSE, sentence="More words.")
+    assert made.all_causes((sure,)) == (sure,)
+    assert stage.Sanitized().all_causes((unexplained,)) == (unexplained,)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: an illegal memory access was encountered\nCompile with TORCH_USE_CUDA_DSA",
+        "CUDA error: misaligned address",
+        "CUDA error: unspecified launch failure",
+        "CUDA error: device-side assert triggered",
+    ],
+)
+def test_an_exception_that_tells_of_a_stopped_kernel_is_a_crash(message: str) -> None:
+    assert crashed(ExceptionFact("torch.AcceleratorError", message), None)
+
+
+def test_other_exceptions_are_no_crash_and_an_abort_after_a_device_error_is() -> None:
+    assert not crashed(ExceptionFact("RuntimeError", "expected scalar type Float but found Half"), None)
+    assert not crashed(ExceptionFact("RuntimeError", "CUDA error: invalid configuration argument"), None)
+    assert not crashed(None, ProcessExit(signal="SIGSEGV"))
+    assert crashed(None, ProcessExit(signal="SIGABRT", stderr="CUDA error: misaligned address"))
