@@ -12,7 +12,6 @@ BODIES = {
     "ld.global.b128": ".reg .b128 %q; ld.global.b128 %q, [%out]; st.global.b128 [%out], %q;",
     "st.global.b128": ".reg .b128 %q; mov.b128 %q, {%out, %out}; st.global.b128 [%out], %q;",
     "red.global.add.v2.f32": ".reg .f32 %f; mov.f32 %f, 0f00000000; red.global.add.v2.f32 [%out], {%f, %f};",
-    "mbarrier.init.shared.b64": ".shared .b64 one; mbarrier.init.shared.b64 [one], 1;",
     "cp.async.bulk.wait_group": "cp.async.bulk.wait_group 0;",
 }
 

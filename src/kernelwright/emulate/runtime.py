@@ -17,7 +17,7 @@ from .nativebuild import NATIVE, build_shared
 SOURCES = (
     "runtime.c", "runtime_memory.c", "runtime_admit.c", "runtime_access.c", "runtime_atomic.c", "runtime_warp.c",
     "runtime_exchange.c", "runtime_barrier.c", "runtime_block.c", "runtime_schedule.c", "runtime_math.c",
-    "runtime_print.c", "runtime_matrix.c", "runtime_shadow.c", "runtime_order.c",
+    "runtime_print.c", "runtime_matrix.c", "runtime_shadow.c", "runtime_order.c", "runtime_mbarrier.c",
 )  # fmt: skip
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=off", "-fno-math-errno",

@@ -61,6 +61,8 @@ RUNTIME_FUNCTIONS = (
     "kw_mma",
     "kw_ldmatrix",
     "kw_cp_async",
+    "kw_mbarrier_do",
+    "kw_mbarrier_after_copies",
     "kw_ex2", "kw_lg2", "kw_sin", "kw_cos", "kw_tanh", "kw_rsqrt", "kw_rsqrt64", "kw_rounded", "kw_fma_f16",
     "kw_fma_bf16", "kw_to_f16", "kw_f64_to_bf16", "kw_f32_to_bf16_rz",
 )  # fmt: skip

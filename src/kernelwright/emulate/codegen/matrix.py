@@ -1,13 +1,13 @@
-"""Tensor-core instructions of sm_80: mma, wmma, ldmatrix, and cp.async.
+"""Tensor-core instructions of sm_80: mma, wmma, ldmatrix.
 
-Source: PTX ISA 9.0, 9.7.14 and 9.7.9.25. The arithmetic and the fragments' layouts are in native/runtime_matrix.c.
+Source: PTX ISA 9.0, 9.7.14. The arithmetic and the fragments' layouts are in native/runtime_matrix.c.
 """
 
 from __future__ import annotations
 
 import re
 
-from kernelwright.emulate.ptx.ir import Imm, Mem
+from kernelwright.emulate.ptx.ir import Mem
 
 from . import layout
 from .lane import Lanes, RefusedInstruction, emits
@@ -191,29 +191,3 @@ def _load_matrix(g: Lanes) -> None:
     site = g.site(LOAD, SPACES[space], size=16, operand=memory)
     g.run("kw_ldmatrix", site, SPACES[space], count, int(g.has("trans")))
     g.results([g.take_lanes(i, "i32") for i in range(count)])
-
-
-@emits("cp")
-def _copy(g: Lanes) -> None:
-    mods, operands = g.instruction.mods, g.instruction.operands
-    if mods[0] != "async":
-        raise RefusedInstruction(g.instruction)
-    if mods[1] == "commit_group":
-        g.run("kw_cp_commit")
-        return
-    if mods[1] in ("wait_group", "wait_all"):
-        g.run("kw_cp_wait", g.read(operands[0], "u32") if mods[1] == "wait_group" else -1)
-        return
-    target, source, size = (*operands, None, None, None)[:3]
-    known = mods[1] in ("ca", "cg") and isinstance(target, Mem) and isinstance(source, Mem) and isinstance(size, Imm)
-    if not known or len(operands) > 5:
-        raise RefusedInstruction(g.instruction)
-    assert isinstance(target, Mem) and isinstance(source, Mem) and isinstance(size, Imm)
-    partial = len(operands) > 3 and not g.has("L2::cache_hint")
-    read = g.read(operands[3], "u32") if partial else constant("i32", size.bits)
-    g.pass_lanes(2, g.address(target, narrow=True))
-    g.pass_lanes(3, read)
-    pass_addresses(g, source, "global")
-    load_site = g.site(LOAD, SPACES["global"], size=size.bits, operand=source)
-    store_site = g.site(STORE, SPACES["shared"], size=size.bits, operand=target)
-    g.run("kw_cp_async", g.active(), load_site, store_site, size.bits)

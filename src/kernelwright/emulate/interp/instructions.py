@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernelwright.emulate.ptx.ir import Instruction
 from kernelwright.emulate.ptx.types import TYPE_BYTES
 
-from . import approximate, atomics, compare, convert, floating, integer, transfer, warp
+from . import approximate, asynchronous, atomics, compare, convert, floating, integer, transfer, warp
 from .errors import UnknownInstruction
 from .lanes import Handler
 from .values import is_float
@@ -18,6 +18,7 @@ _ALONE: dict[str, Handler] = {
     **convert.HANDLERS,
     **transfer.HANDLERS,
     **atomics.HANDLERS,
+    **asynchronous.HANDLERS,
     **warp.HANDLERS,
     "bar": warp.wait,
 }

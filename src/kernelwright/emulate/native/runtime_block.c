@@ -112,6 +112,7 @@ kw_block *kw_new_block(kw_run *r) {
 void kw_free_block(kw_block *b) {
   munmap(b->memory, plan_of(b->run).whole);
   kw_free_shadow(b->shadow);
+  kw_free_mbarriers(b);
   free(b->ranges);
   free(b->findings);
   free(b->text.bytes);
@@ -179,4 +180,5 @@ void kw_start_block(kw_block *b, uint64_t index) {
     }
   }
   kw_start_shadow(b);
+  kw_start_mbarriers(b);
 }

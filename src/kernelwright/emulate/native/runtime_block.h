@@ -12,4 +12,8 @@ void kw_start_block(kw_block *, uint64_t index);
 int kw_force_sync(kw_warp *);
 int kw_complete_barriers(kw_block *);
 void kw_resolve_stuck(kw_block *);
+void kw_start_mbarriers(kw_block *);
+void kw_free_mbarriers(kw_block *);
+void kw_forget_mbarrier_orders(kw_block *);
+int kw_mbarriers_stuck(kw_block *);
 #endif

@@ -73,6 +73,7 @@ static void renumber(kw_block *b) {
   for (uint32_t g = 0; g < s->granules; g++) s->writer[g] = s->writer[g] >= s->start << 10 ? KW_ENTRY(1u, 0u) : 0;
   memset(s->reader, 0, (2ull * s->granules + 2ull * s->warps * s->n_sites) * sizeof(uint32_t));
   forget_orders(s);
+  kw_forget_mbarrier_orders(b);
   s->start = 1;
   s->next = 2;
   order_all(b);
@@ -95,13 +96,18 @@ static void raise_to(uint32_t *these, const uint32_t *those, uint32_t n) {
   for (uint32_t v = 0; v < n; v++) these[v] = those[v] > these[v] ? those[v] : these[v];
 }
 
-void kw_release(kw_warp *w, uint32_t id) {
+void kw_order_release(kw_warp *w, uint32_t *clock) {
   kw_shadow *s = w->shadow;
-  uint32_t *released = s->released[id & 15];
-  raise_to(released, s->known[w->index], s->warps);
-  released[w->index] = s->next;
-  s->has_released[id & 15] = 1;
+  raise_to(clock, s->known[w->index], s->warps);
+  clock[w->index] = s->next;
   w->clock = s->next;
+}
+
+void kw_order_acquire(kw_warp *w, const uint32_t *clock) { raise_to(w->shadow->known[w->index], clock, w->shadow->warps); }
+
+void kw_release(kw_warp *w, uint32_t id) {
+  kw_order_release(w, w->shadow->released[id & 15]);
+  w->shadow->has_released[id & 15] = 1;
 }
 
 /* Copies that a barrier overtakes are still to be waited for: their writes happen after it. */
@@ -162,6 +168,14 @@ void kw_copy_starts(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, co
     uint32_t lane = (uint32_t)__builtin_ctz(rest);
     c->list[c->n++] = (kw_pending){a[lane], bytes, lane, site, c->group};
   }
+}
+
+void kw_copies_handed_over(kw_warp *w, uint32_t lanes) {
+  kw_copies *c = &w->shadow->copies[w->index];
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < c->n; i++)
+    if (!(lanes >> c->list[i].lane & 1)) c->list[kept++] = c->list[i];
+  c->n = kept;
 }
 
 KW_API void kw_cp_commit(kw_warp *w) { w->shadow->copies[w->index].group++; }

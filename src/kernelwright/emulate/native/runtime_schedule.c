@@ -54,6 +54,7 @@ static enum turn take_turn(kw_block *b) {
     if (kw_complete_barriers(b)) result = MOVED;
   }
   if (b->done == b->warps) return DONE;
+  if (result == LOOPING && kw_mbarriers_stuck(b)) return DONE;
   if (result == STUCK) {
     kw_resolve_stuck(b);
     if (b->stop) return DONE;

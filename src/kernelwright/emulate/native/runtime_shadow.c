@@ -81,6 +81,11 @@ static int against(kw_warp *w, uint32_t entry, uint32_t mine, uint32_t site) {
   return !(one->strong && two->strong && one->strong + two->strong > 2);
 }
 
+void kw_judge_against(kw_warp *w, uint32_t lane, uint32_t site, uint32_t address, uint32_t entry) {
+  uint32_t mine = KW_ENTRY(kw_event(w, site), w->index) | lane;
+  if (entry >= w->shadow->start << 10 && against(w, entry, mine, site)) report_race(w, lane, site, address, entry);
+}
+
 /* What a lane stores, seen as memory will hold it. */
 static const uint8_t *stored(const uint8_t *data, uint32_t step, uint32_t lane, uint32_t at) {
   return data + (at / step * KW_LANES + lane) * step + at % step;

@@ -39,12 +39,19 @@ struct kw_shadow {
 };
 
 uint32_t kw_new_event(kw_warp *w, uint32_t site);
+/* What the warp did so far goes into `clock`; what went into `clock` comes before what the warp does from now on. */
+void kw_order_release(kw_warp *w, uint32_t *clock);
+void kw_order_acquire(kw_warp *w, const uint32_t *clock);
+/* Copies of these lanes are waited for through an mbarrier from now on. */
+void kw_copies_handed_over(kw_warp *w, uint32_t lanes);
 /* What is wrong with the lanes of an access, before it is entered into the shadow; data: what a store is about to write. */
 void kw_judge(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint32_t *a, const uint8_t *data,
               uint32_t step);
 /* Judge and enter an access lane by lane, at window addresses a. */
 void kw_touch(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint32_t *a, const uint8_t *data,
               uint32_t step);
+/* Judge one lane's access against one earlier access, which the shadow may have forgotten since. */
+void kw_judge_against(kw_warp *w, uint32_t lane, uint32_t site, uint32_t address, uint32_t entry);
 /* The lanes of a generic access that lie in the shared window. */
 void kw_touch_generic(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint8_t *data, uint32_t step);
 void kw_uninitialised(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int space);

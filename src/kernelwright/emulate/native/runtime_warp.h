@@ -53,6 +53,7 @@ typedef struct kw_finding {
 typedef struct kw_run kw_run;
 typedef struct kw_block kw_block;
 typedef struct kw_shadow kw_shadow;
+typedef struct kw_mbarriers kw_mbarriers;
 
 typedef struct kw_warp {
   int32_t pcs[KW_LANES];                     /* 0 */
@@ -110,6 +111,7 @@ struct kw_block {
   kw_shadow *shadow;
   uint64_t count;
   uint32_t ctaid[3];
+  kw_mbarriers *mbarriers; /* NULL until the block has one */
 };
 
 /* A launch, as module.py fills it (fields up to `error`) and reads it back. */
