@@ -111,3 +111,12 @@ def test_weights_that_other_creation_order_gives_are_found_out(
         assert verdict.numerics.weights_note == (
             "the candidate has no other.weight, other.bias; the reference has no bb.weight, bb.bias"
         )
+
+
+def test_a_reference_that_raises_where_the_candidate_raises_too_is_the_problem_s_fault(run: Run) -> None:
+    """Otherwise a wrong --set would be told as the candidate's failure."""
+    with pytest.raises(ProblemError, match=r"the reference's forward\(\) raises RuntimeError: mat1 and mat2"):
+        run(
+            CANDIDATE.format(body="raise ValueError('no luck')"),
+            PROBLEM.replace("return torch.relu(self.fc(x))", "return torch.relu(self.fc(x.t()))"),
+        )

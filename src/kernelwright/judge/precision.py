@@ -80,7 +80,7 @@ class Lossy(EagerMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = func.overloadpacket.__name__
-        length = _terms(name, args)
+        length = _terms(func, args)
         if name in _CONTRACTIONS and self.format.operands is not None:
             args = tuple(self._rounded(item) for item in args)
         out = func(*args, **(kwargs or {}))
@@ -156,8 +156,9 @@ _REDUCTIONS = {"sum", "mean", "cumsum", "var", "std", "norm", "linalg_vector_nor
 _ROWS = {"_softmax", "_log_softmax", "native_layer_norm", "native_group_norm", "native_batch_norm"}
 
 
-def _terms(name: str, args: tuple[Any, ...]) -> int:
-    """How many terms each of the operator's results sums; 1 for all others."""
+def _terms(func: Any, args: tuple[Any, ...]) -> int:
+    """How many terms each result of the ATen operator ``func`` sums; 1 for all others."""
+    name: str = func.overloadpacket.__name__
     tensors = [item for item in args if isinstance(item, torch.Tensor)]
     if not tensors or not tensors[0].is_floating_point():
         return 1
@@ -168,7 +169,7 @@ def _terms(name: str, args: tuple[Any, ...]) -> int:
         left: torch.Tensor = args[_FACTORS.get(name, 0)]
         return left.size(-1) if left.dim() else 1
     if name in _REDUCTIONS:
-        dims = args[1] if len(args) > 1 else None
+        dims = dict(zip((a.name for a in func._schema.arguments), args, strict=False)).get("dim")
         if isinstance(dims, int):
             dims = [dims]
         if isinstance(dims, (list, tuple)) and dims:

@@ -117,7 +117,7 @@ class _Session:
         self._reply("trial", {"inputs": packed, "tensors": specs}, fds_out)
 
     def on_reference(self, request: dict[str, Any], fds: list[int]) -> None:
-        """Run the reference and make the oracle; reply with how, and with what the reference itself changed."""
+        """Run the reference; reply with what it changed, and whether it draws random numbers."""
         with self._problem_code("the reference's forward()"):
             seed_all(self.trial_seed)
             self.reference = Reference(self.model, self.inputs, seed=self.trial_seed)
@@ -126,6 +126,12 @@ class _Session:
             fresh = [memory.attach(os.dup(mapped.fd), mapped.spec) for mapped in self.mapped]
             self.inputs = unpack(pack(self.inputs, []), [mapped.tensor for mapped in fresh])
             self.reference.inputs = self.inputs
+        self._reply("reference", {"mutated": mutated, "random": self.reference.random}, [])
+
+    def on_oracle(self, request: dict[str, Any], fds: list[int]) -> None:
+        """Make the oracle of what the reference computed; reply with how."""
+        assert self.reference is not None
+        self.doing = "the oracle"
         if self.model64 is None and not self.no_double:
             self.model64, self.no_double = double_model(self.model)
         self.oracle = Oracle(
@@ -137,7 +143,7 @@ class _Session:
             # Formats do not depend on the trial: one table serves all.
             self.yardsticks = take_yardsticks(self.oracle, self.reference)
             self.yardsticks_taken = True
-        self._reply("reference", {"mutated": mutated, "random": self.reference.random, "oracle": self.oracle.how}, [])
+        self._reply("oracle", {"oracle": self.oracle.how}, [])
 
     def on_compare(self, request: dict[str, Any], fds: list[int]) -> None:
         """Judge the candidate's outputs."""

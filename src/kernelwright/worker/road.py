@@ -239,9 +239,17 @@ class Road:
         self._hand_on(self.candidate, request, fds)
         # The reference is computed while the candidate runs.
         self.supervisor.post(self.oracle, {"op": "reference"})
-        done, out = self._ask_candidate("forward", Stage.RUN)
+        self.supervisor.post(self.oracle, {"op": "oracle"})
+        try:
+            done, out = self._ask_candidate("forward", Stage.RUN)
+        except CandidateStopped:
+            if self.seen.exception is not None:
+                # Nobody can compute what the reference itself cannot: then the problem is what failed.
+                self._ask_oracle("reference")
+            raise
         self._took(Stage.RUN, float(done["seconds"]))
         made, _ = self._ask_oracle("reference")
+        self._ask_oracle("oracle")
         allowed = {f"input {number}" for number in made["mutated"]}
         self.seen.mutated += [name for name in map(str, done["mutated"]) if name not in allowed]
         self.seen.random = self.seen.random or bool(made["random"])
