@@ -50,10 +50,11 @@ _COPIED = {
 COUNTED = KernelCounters(
     "double_rows(float const*, float*, int, int)", (64, 1, 1), (128, 1, 1), launches=3,
     metrics=m.derived({
-        m.INST: 5120.0, m.THREAD_INST: 81920.0, m.BRANCHES: 100.0, m.BRANCHES_UNIFORM: 75.0, m.BRANCHES_DIVERGENT: 25.0,
+        m.INST: 5120.0, m.THREAD_INST: 81920.0, m.BRANCHES_UNIFORM: 75.0, m.BRANCHES_DIVERGENT: 25.0,
         **_COPIED, m.COMPULSORY_READ: 131072.0, m.COMPULSORY_WRITE: 131072.0, m.ATOMICS: 96.0, m.ATOMIC_HOTTEST: 32.0,
-        m.ATOMIC_ADDRESSES: 3.0, m.flops("fmul"): 40960.0, m.OCCUPANCY: 50.0, m.LIMIT_BLOCKS: 32.0,
-        m.LIMIT_REGISTERS: 16.0, m.LIMIT_SHARED: 32.0, m.LIMIT_WARPS: 16.0, m.WAVES: 0.03,
+        m.ATOMIC_ADDRESSES: 3.0, m.flops("fmul"): 40960.0, m.flop("fp32"): 40960.0,
+        m.OCCUPANCY: 50.0, m.LIMIT_BLOCKS: 32.0, m.LIMIT_REGISTERS: 16.0, m.LIMIT_SHARED: 32.0,
+        m.LIMIT_WARPS: 16.0, m.WAVES: 0.03,
     }),
     lines=(LineCounters((SourceLine("candidate.py", 4, "y[row] = 2 * x[column];", "double_rows"),), _COPIED),),
     instructions={"ld.global.f32": 1024.0},

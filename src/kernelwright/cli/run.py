@@ -47,6 +47,7 @@ from kernelwright.errors import MissingFile
 )
 @click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="A macro to define. May be given again.")
 @click.option("--nvcc", "flags", multiple=True, metavar="FLAG", help="One more flag for nvcc. May be given again.")
+@click.option("--counters", "counted", is_flag=True, help="Count what each kernel does, and show it by line.")
 @click.option("--json", "as_json", is_flag=True, help="Keep the program's output and print a report as JSON.")
 def run(
     program: Path,
@@ -57,6 +58,7 @@ def run(
     include: tuple[Path, ...],
     defines: tuple[str, ...],
     flags: tuple[str, ...],
+    counted: bool,
     as_json: bool,
 ) -> int:
     """Compile PROGRAM, a CUDA file with its own main(), and run it on the emulated device with ARGUMENTS.
@@ -78,6 +80,7 @@ def run(
         defines=defines,
         flags=flags,
         arguments=arguments,
+        counted=counted,
         captured=as_json,
     )
     report = core.run(program, options=options, progress=_Quiet())

@@ -15,29 +15,31 @@ INST = "smsp__inst_executed.sum"
 THREAD_INST = "smsp__thread_inst_executed.sum"
 THREAD_INST_ON = "smsp__thread_inst_executed_pred_on.sum"
 THREADS_PER_INST = "smsp__thread_inst_executed_per_inst_executed.ratio"
-BRANCHES = "smsp__sass_branch_targets.sum"
 BRANCHES_DIVERGENT = "smsp__sass_branch_targets_threads_divergent.sum"
 BRANCHES_UNIFORM = "smsp__sass_branch_targets_threads_uniform.sum"
 BRANCH_UNIFORMITY = "smsp__sass_average_branch_targets_threads_uniform.pct"
 
 GLOBAL_OPS = ("ld", "st", "atom", "red", "ldgsts")
-SHARED_OPS = ("ld", "st", "atom", "ldgsts")
+SHARED_OPS = ("ld", "ldsm", "st", "atom", "ldgsts")
 LOCAL_OPS = ("ld", "st")
+_SASS = "smsp__sass_l1tex"
+"""Of ncu's metrics that it counts by instrumenting the code rather than in hardware: for some events the only ones."""
 
 
 def requests(space: str, op: str) -> str:
     """Warp-level requests; ``space`` is ``global`` or ``local``."""
-    return f"l1tex__t_requests_pipe_lsu_mem_{space}_op_{op}.sum"
+    return f"{_SASS if op == 'ldgsts' else 'l1tex_'}_t_requests_pipe_lsu_mem_{space}_op_{op}.sum"
 
 
 def sectors(space: str, op: str) -> str:
     """32-byte sectors that the requests touch."""
-    return f"l1tex__t_sectors_pipe_lsu_mem_{space}_op_{op}.sum"
+    return f"{_SASS if op == 'ldgsts' else 'l1tex_'}_t_sectors_pipe_lsu_mem_{space}_op_{op}.sum"
 
 
 def sectors_per_request(space: str, op: str) -> str:
     """Their ratio."""
-    return f"l1tex__average_t_sectors_per_request_pipe_lsu_mem_{space}_op_{op}.ratio"
+    start = _SASS if op == "ldgsts" else "l1tex_"
+    return f"{start}_average_t_sectors_per_request_pipe_lsu_mem_{space}_op_{op}.ratio"
 
 
 def ideal_sectors(op: str) -> str:
@@ -47,17 +49,20 @@ def ideal_sectors(op: str) -> str:
 
 def shared_requests(op: str) -> str:
     """Warp-level requests of shared memory."""
-    return f"kernelwright__requests_mem_shared_op_{op}.sum"
+    shared = "" if op in ("ldsm", "ldgsts") else "shared_"
+    return f"smsp__sass_inst_executed_op_{shared}{op}.sum"
 
 
 def wavefronts(op: str) -> str:
     """Passes through the banks of shared memory."""
-    return f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
+    start = _SASS if op in ("ldsm", "ldgsts") else "l1tex_"
+    return f"{start}_data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
 
 
 def conflicts(op: str) -> str:
     """Wavefronts beyond those that a request without conflicts takes."""
-    return f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
+    start = _SASS if op in ("ldsm", "ldgsts") else "l1tex_"
+    return f"{start}_data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
 
 
 def ideal_wavefronts(op: str) -> str:
@@ -83,8 +88,14 @@ def flops(op: str) -> str:
     return f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum"
 
 
-FLOP = "kernelwright__flop.sum"
-FLOP_TENSOR = "kernelwright__flop_tensor.sum"
+FLOP_KINDS = ("fp32", "fp64", "fp16", "tensor")
+
+
+def flop(kind: str) -> str:
+    """Floating-point operations of one kind: an FMA is two, both halves of a pair count."""
+    return f"kernelwright__flop_{kind}.sum"
+
+
 MMA = "kernelwright__inst_executed_mma.sum"
 
 # Of the launch, not of a line
@@ -117,6 +128,7 @@ class Metric:
 
 
 _PTX = "PTX instructions, not SASS"
+_BRANCHES = "PTX branches; ptxas predicates short ones away"
 _SAME = "the same where PTX and SASS access memory alike"
 
 
@@ -132,7 +144,7 @@ def _memory(space: str, ops: Iterable[str], exact: str) -> Iterable[Metric]:
 
 
 def _shared(ops: Iterable[str]) -> Iterable[Metric]:
-    words = {"ld": "loads, ldmatrix", "st": "stores", "atom": "atomics", "ldgsts": "cp.async"}
+    words = {"ld": "loads", "ldsm": "ldmatrix", "st": "stores", "atom": "atomics", "ldgsts": "cp.async"}
     for op in ops:
         yield Metric(shared_requests(op), "request", f"warp requests: shared {words[op]}", _SAME)
         yield Metric(wavefronts(op), "wavefront", "passes through the banks that they take", _SAME)
@@ -149,10 +161,9 @@ METRICS: dict[str, Metric] = {
         Metric(THREAD_INST, "inst", "the same, times the threads that took part", _PTX),
         Metric(THREAD_INST_ON, "inst", "the same, threads whose predicate was true", _PTX),
         Metric(THREADS_PER_INST, "thread", "threads that took part in an instruction, of 32", _PTX),
-        Metric(BRANCHES, "branch", "branches that warps executed", "PTX branches; ptxas predicates short ones away"),
-        Metric(BRANCHES_DIVERGENT, "branch", "those at which threads of the warp parted", "the same reserve"),
-        Metric(BRANCHES_UNIFORM, "branch", "those at which none parted", "the same reserve"),
-        Metric(BRANCH_UNIFORMITY, "%", "their share", "the same reserve"),
+        Metric(BRANCHES_DIVERGENT, "branch", "branches at which threads of the warp parted", _BRANCHES),
+        Metric(BRANCHES_UNIFORM, "branch", "branches at which none parted", _BRANCHES),
+        Metric(BRANCH_UNIFORMITY, "%", "their share", _BRANCHES),
         *_memory("global", GLOBAL_OPS, _SAME),
         Metric(SECTORS_GLOBAL, "sector", "sectors of all global accesses", _SAME),
         Metric(SECTORS_GLOBAL_IDEAL, "sector", "sectors that their bytes would fill", "ours"),
@@ -165,10 +176,10 @@ METRICS: dict[str, Metric] = {
         Metric(ATOMICS, "thread", "global atomics, one a thread", "ptxas may combine those of a warp"),
         Metric(ATOMIC_HOTTEST, "thread", "the most of them on one address in one launch", "the same reserve"),
         Metric(ATOMIC_ADDRESSES, "address", "addresses that they went to", "exact"),
-        *(Metric(flops(op), "inst", f"threads that ran {op.upper()}", _PTX) for op in FLOP_OPS),
-        Metric(FLOP, "flop", "those, an FMA twice, each half of a pair by itself", _PTX),
+        *(Metric(flops(op), "inst", f"threads that ran {op.upper()}, a pair of halves once", _PTX) for op in FLOP_OPS),
+        *(Metric(flop(kind), "flop", f"{kind} operations of those; an FMA is two", _PTX) for kind in FLOP_KINDS[:3]),
         Metric(MMA, "inst", "matrix instructions that warps executed", "mma.sync and wmma of PTX"),
-        Metric(FLOP_TENSOR, "flop", "2 m n k of each of them", "exact"),
+        Metric(flop("tensor"), "flop", "2 m n k of each of them", "exact"),
         Metric(REGISTERS, "register", "registers of a thread", "ptxas for the presented device"),
         Metric(SHARED_STATIC, "byte", "shared memory that a block declares", "ptxas"),
         Metric(SHARED_DYNAMIC, "byte", "shared memory that the launch adds", "exact"),
@@ -183,10 +194,6 @@ METRICS: dict[str, Metric] = {
 """Every metric by name, in the order in which pages and tables have them."""
 
 
-def _percent(part: float, whole: float) -> float:
-    return 100 * part / whole
-
-
 def derived(sums: Mapping[str, float]) -> dict[str, float]:
     """``sums`` with the ratios that follow from them, in the table's order; names that are not in it come last."""
     made = dict(sums)
@@ -196,8 +203,9 @@ def derived(sums: Mapping[str, float]) -> dict[str, float]:
             made[name] = sums[part] / sums[whole]
 
     ratio(THREADS_PER_INST, THREAD_INST, INST)
-    if sums.get(BRANCHES) and BRANCHES_UNIFORM in sums:
-        made[BRANCH_UNIFORMITY] = _percent(sums[BRANCHES_UNIFORM], sums[BRANCHES])
+    branches = sums.get(BRANCHES_UNIFORM, 0) + sums.get(BRANCHES_DIVERGENT, 0)
+    if branches:
+        made[BRANCH_UNIFORMITY] = 100 * sums.get(BRANCHES_UNIFORM, 0) / branches
     for space, ops in (("global", GLOBAL_OPS), ("local", LOCAL_OPS)):
         for op in ops:
             ratio(sectors_per_request(space, op), sectors(space, op), requests(space, op))

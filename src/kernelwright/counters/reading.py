@@ -24,6 +24,7 @@ _WORDS = {
     ("global", "red"): "global reductions",
     ("global", "ldgsts"): "cp.async from global",
     ("shared", "ld"): "shared loads",
+    ("shared", "ldsm"): "ldmatrix",
     ("shared", "st"): "shared stores",
     ("shared", "atom"): "shared atomics",
     ("shared", "ldgsts"): "cp.async to shared",
@@ -129,18 +130,11 @@ def limited_by(metrics: Mapping[str, float]) -> tuple[str, ...]:
 
 def divergence(metrics: Mapping[str, float]) -> float | None:
     """The share of branches at which a warp parted; None without branches."""
-    branches = metrics.get(m.BRANCHES)
-    return metrics.get(m.BRANCHES_DIVERGENT, 0.0) / branches if branches else None
+    uniform = metrics.get(m.BRANCH_UNIFORMITY)
+    return None if uniform is None else 1 - uniform / 100
 
 
 def operations(metrics: Mapping[str, float]) -> dict[str, float]:
     """Floating-point operations by kind, of those that happened: ``fp32``, ``fp64``, ``fp16``, ``tensor``."""
-    kinds = {"fp32": "f", "fp64": "d", "fp16": "h"}
-    made = {
-        kind: metrics.get(m.flops(f"{letter}add"), 0.0)
-        + metrics.get(m.flops(f"{letter}mul"), 0.0)
-        + 2 * metrics.get(m.flops(f"{letter}fma"), 0.0)
-        for kind, letter in kinds.items()
-    }
-    made["tensor"] = metrics.get(m.FLOP_TENSOR, 0.0)
+    made = {kind: metrics.get(m.flop(kind), 0.0) for kind in m.FLOP_KINDS}
     return {kind: count for kind, count in made.items() if count}

@@ -20,7 +20,7 @@ class LineCounters:
     frames: tuple[SourceLine, ...]
     """Inline stack, innermost first; the last frame is in the kernel itself."""
     metrics: dict[str, float]
-    """By name; see kernelwright.counters.metrics."""
+    """By name; see kernelwright.counters.metrics. What the line did none of is absent."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.counters.occupancy import occupied
+from kernelwright.counters.records import KernelCounters
+from kernelwright.counters.sums import together
 from kernelwright.device.specs import DeviceSpec
 from kernelwright.emulate import bridge, fatbin, native_abi, runtime, sites, suspicion
 from kernelwright.emulate.demangle import demangle
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 LaunchKey = tuple[str, tuple[int, int, int], tuple[int, int, int], int, int, int]
 """Kernel, grid, block, dynamic shared bytes, error, return address: launches that agree are one fact."""
+CountedKey = tuple[str, tuple[int, int, int], tuple[int, int, int], int]
+"""Mangled kernel, grid, block, dynamic shared bytes: launches that agree are counted together."""
 
 
 @dataclass
@@ -74,8 +79,11 @@ class EmulatedDevice:
     provided: dict[str, str] = field(default_factory=dict)
     registers: dict[str, int] = field(default_factory=dict)
     """Registers of each kernel by mangled name, as ptxas counted them; the build knows, PTX does not."""
+    counted: bool = False
+    """Count what kernels do."""
     _modules: dict[bytes, _Module] = field(default_factory=dict)
     _launches: dict[LaunchKey, LaunchFact] = field(default_factory=dict)
+    _counters: dict[CountedKey, KernelCounters] = field(default_factory=dict)
     _known: set[tuple[str, str, int, tuple[SourceLine, ...]]] = field(default_factory=set)
     _ran: dict[tuple[bytes, str, tuple[int, int, int]], None] = field(default_factory=dict)
     """Module, kernel and block of every launch that ran, in order."""
@@ -87,6 +95,11 @@ class EmulatedDevice:
     def launches(self) -> list[LaunchFact]:
         """Every launch in order of its first occurrence, with the host line that made it."""
         return [replace(fact, site=sites.source_line(key[5])) for key, fact in self._launches.items()]
+
+    @property
+    def counters(self) -> list[KernelCounters]:
+        """What each kernel did in all its launches of one shape, in order of the first; needs ``counted``."""
+        return [occupied(one, self.spec, self.registers.get(key[0])) for key, one in self._counters.items()]
 
     def suspicions(self) -> list[Suspicion]:
         """Patterns in the code of the kernels that ran; asked for only beside a wrong result."""
@@ -163,7 +176,10 @@ class EmulatedDevice:
             ctypes.cast(asked.args, ctypes.c_void_p).value or 0,
             before.dynamic_shared_bytes,
             cooperative=bool(asked.cooperative),
+            counted=self.counted,
         )
+        if outcome.counters is not None:
+            self._count(asked.kernel.decode(), outcome.counters)
         self._ran.setdefault((asked.module_key, asked.kernel.decode(), before.block))
         self.findings += self._fresh(outcome.findings)
         self.observations += self._fresh(outcome.observations)
@@ -220,6 +236,10 @@ class EmulatedDevice:
         fresh = [f for key, f in keys.items() if key not in self._known]
         self._known.update(keys)
         return fresh
+
+    def _count(self, kernel: str, made: KernelCounters) -> None:
+        key: CountedKey = (kernel, made.grid, made.block, made.dynamic_shared_bytes)
+        self._counters[key] = together(self._counters[key], made) if key in self._counters else made
 
     def _fact(self, asked: native_abi.Launch) -> LaunchFact:
         static_shared, registers = 0, None

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kernelwright import records
+from kernelwright.counters.records import KernelCounters
 
+from . import counting, runtime
 from . import findings as found
-from . import runtime
 from .calls import RefusedCall
 from .codegen import machine
 from .codegen.kernel import Compiled, KernelCode
@@ -56,6 +57,8 @@ class LaunchOutcome:
     stopped_at: tuple[tuple[records.SourceLine, ...], ...] = ()
     """Interrupted: the inline stack at which each unfinished warp last went round a loop, without repeats."""
     compile_seconds: float = 0.0
+    counters: KernelCounters | None = None
+    """What was counted, where it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class EmulatedModule:
     def __init__(self, ptx_text: str, *, name: str = "") -> None:
         self.name = name
         self.module: Module = parse(with_workspace(ptx_text))
-        self._kernels: dict[str, _Kernel] = {}
+        self._kernels: dict[tuple[str, bool], _Kernel] = {}
         self._memory: dict[str, tuple[int, int]] = {}
         self._load_variables()
         self._grid_barrier = GridBarrier(self._memory)
@@ -139,13 +142,16 @@ class EmulatedModule:
             raise KeyError(kernel)
         return function
 
-    def compiled(self, kernel: str) -> _Kernel:
-        """The kernel's machine code, made now if need be. Raises :class:`RefusedInstruction`, :class:`RefusedCall`."""
-        known = self._kernels.get(kernel)
+    def compiled(self, kernel: str, *, counted: bool = False) -> _Kernel:
+        """The kernel's machine code, made now if need be: plain, or such that it counts what it does.
+
+        Raises :class:`RefusedInstruction`, :class:`RefusedCall`.
+        """
+        known = self._kernels.get((kernel, counted))
         if known is not None:
             return known
         function = flatten(self.module, self._function(kernel))
-        code = KernelCode(self.module, function).compile()
+        code = KernelCode(self.module, function, counted=counted).compile()
         address = machine.load(code.text, code.symbol)
         sites = (runtime.Site * max(len(code.sites), 1))()
         for number, site in enumerate(code.sites):
@@ -167,8 +173,12 @@ class EmulatedModule:
             approximate,
             tuple(function.instructions[start].position for start in code.block_instructions),
         )
-        self._kernels[kernel] = made
+        self._kernels[kernel, counted] = made
         return made
+
+    def _any(self, kernel: str) -> _Kernel:
+        """The kernel in whichever form there is."""
+        return self._kernels.get((kernel, True)) or self.compiled(kernel)
 
     def attributes(self, kernel: str) -> KernelAttributes:
         """Facts about a kernel. ``KeyError`` where unknown."""
@@ -176,7 +186,7 @@ class EmulatedModule:
         limit = function.required_threads or function.max_threads
         shared = 0
         try:
-            shared = self.compiled(kernel).code.static_shared
+            shared = self._any(kernel).code.static_shared
         except (RefusedInstruction, RefusedCall):
             shared = sum(v.size for v in function.locals if v.space == "shared")
         digits = "".join(c for c in self.module.target.split(",")[0] if c.isdigit())
@@ -191,7 +201,7 @@ class EmulatedModule:
 
     def position_of_block(self, kernel: str, code_block: int) -> tuple[records.SourceLine, ...]:
         """The inline stack at the start of a code block that :func:`runtime.where` named."""
-        positions = self.compiled(kernel).positions
+        positions = self._any(kernel).positions
         if not 0 <= code_block < len(positions):
             return ()
         return found.frames(positions[code_block], demangle(kernel))
@@ -209,15 +219,17 @@ class EmulatedModule:
         cooperative: bool = False,
         deadline_s: float = 0.0,
         workers: int = 0,
+        counted: bool = False,
     ) -> LaunchOutcome:
         """Run a kernel to its end.
 
         ``args``: the parameter block itself, or what cudaLaunchKernel takes: the addresses of the parameters' values (a
         ``void**`` as array, sequence or address). ``deadline_s``: wall-clock seconds after which the launch is
-        stopped, 0 for none. ``workers``: the most threads to use, 0 for one a core. Static limits are the caller's.
+        stopped, 0 for none. ``workers``: the most threads to use, 0 for one a core. ``counted``: count what the kernel
+        does, too. Static limits are the caller's.
         """
         before = time.perf_counter()
-        known = self.compiled(kernel)
+        known = self.compiled(kernel, counted=counted)
         compile_seconds = time.perf_counter() - before
         self._grid_barrier.prepare(cooperative=cooperative)
         params = ctypes.create_string_buffer(_parameters(known.function, args) + bytes(8))
@@ -242,12 +254,22 @@ class EmulatedModule:
             worker_limit=workers,
             granule=code.granule,
         )
+        if code.cells is not None:
+            run.cells = (ctypes.c_uint64 * (code.cells.number + 1))()
+            run.n_cells, run.n_accesses = code.cells.number, len(code.cells.accesses)
         library = runtime.library()
         before = time.perf_counter()
         library.kw_run_launch(ctypes.byref(run))
         seconds = time.perf_counter() - before
         try:
-            return self._outcome(kernel, known, run, grid, block, seconds, compile_seconds)
+            outcome = self._outcome(kernel, known, run, grid, block, seconds, compile_seconds)
+            if code.cells is None:
+                return outcome
+            shape = {"grid": grid, "block": block}
+            made = counting.counters(
+                demangle(kernel), known.function, code, run, dynamic_shared=dynamic_shared, **shape
+            )
+            return replace(outcome, counters=made)
         finally:
             library.kw_run_release(ctypes.byref(run))
 

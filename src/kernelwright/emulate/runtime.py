@@ -18,6 +18,7 @@ SOURCES = (
     "runtime.c", "runtime_memory.c", "runtime_admit.c", "runtime_access.c", "runtime_atomic.c", "runtime_warp.c",
     "runtime_exchange.c", "runtime_barrier.c", "runtime_block.c", "runtime_schedule.c", "runtime_math.c",
     "runtime_print.c", "runtime_matrix.c", "runtime_shadow.c", "runtime_order.c", "runtime_mbarrier.c",
+    "runtime_count.c",
 )  # fmt: skip
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=off", "-fno-math-errno",
@@ -70,11 +71,14 @@ class Run(ctypes.Structure):
         ("grid", ctypes.c_uint32 * 3), ("block", ctypes.c_uint32 * 3), ("n_sites", ctypes.c_uint32),
         ("static_shared", ctypes.c_uint32), ("local_bytes", ctypes.c_uint32), ("register_bytes", ctypes.c_uint32),
         ("parallel", ctypes.c_uint32), ("resident_limit", ctypes.c_uint32), ("worker_limit", ctypes.c_uint32),
-        ("granule", ctypes.c_uint32), ("error", ctypes.c_int32), ("interrupted", ctypes.c_int32),
+        ("granule", ctypes.c_uint32), ("cells", ctypes.POINTER(ctypes.c_uint64)), ("n_cells", ctypes.c_uint32),
+        ("n_accesses", ctypes.c_uint32), ("error", ctypes.c_int32), ("interrupted", ctypes.c_int32),
         ("count", ctypes.c_uint64), ("findings", ctypes.POINTER(NativeFinding)), ("n_findings", ctypes.c_uint64),
         ("text", ctypes.POINTER(ctypes.c_char)), ("text_bytes", ctypes.c_uint64), ("where", ctypes.c_int32 * 64),
         ("where_thread", ctypes.c_uint32 * 64), ("where_block", ctypes.c_uint64), ("n_where", ctypes.c_int32),
-        ("padding", ctypes.c_int32), ("private", ctypes.c_uint64 * 8),
+        ("padding", ctypes.c_int32), ("sectors_read", ctypes.c_uint64), ("sectors_written", ctypes.c_uint64),
+        ("atomics", ctypes.c_uint64), ("atomic_addresses", ctypes.c_uint64), ("hottest", ctypes.c_uint64),
+        ("private", ctypes.c_uint64 * 8),
     ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from kernelwright.counters.records import KernelCounters
 from kernelwright.emulate import sites
 from kernelwright.explain import UNEXPLAINED, explain
 from kernelwright.records import (
@@ -76,6 +77,7 @@ class Seen:
     refused: list[Refused] = field(default_factory=list)
     unserved: tuple[str, ...] = ()
     device: DeviceFact | None = None
+    counters: list[KernelCounters] = field(default_factory=list)
     stack: tuple[SourceLine, ...] = ()
     """Host frames of the program's own, innermost first, at a crash or when time was up."""
     stopped_at: tuple[SourceLine, ...] = ()
@@ -98,6 +100,7 @@ def read(facts: list[dict[str, Any]], *, module: Path, program: Path) -> Seen:
         if "launches" in fact:
             seen.launches = [named.launch(from_json(LaunchFact, item)) for item in fact["launches"]]
             seen.device = from_json(DeviceFact, fact["device"])
+            seen.counters = [named.counters(from_json(KernelCounters, item)) for item in fact["counters"]]
         if "failed" in fact and len(seen.failed) < MOST_REFUSALS:
             seen.failed.append(from_json(LaunchFact, fact["failed"]))
         if "stopped_at" in fact:
@@ -126,6 +129,9 @@ class _Named:
 
     def finding(self, finding: Finding) -> Finding:
         return replace(finding, frames=self.frames(finding.frames))
+
+    def counters(self, kernel: KernelCounters) -> KernelCounters:
+        return replace(kernel, lines=tuple(replace(line, frames=self.frames(line.frames)) for line in kernel.lines))
 
     def launch(self, fact: LaunchFact) -> LaunchFact:
         return replace(fact, site=self.line(fact.site)) if fact.site is not None else fact

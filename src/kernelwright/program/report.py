@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kernelwright.counters.records import KernelCounters
 from kernelwright.records import BuildRecord, Cause, DeviceFact, Finding, LaunchFact
 
 SCHEMA = "kernelwright.run/1"
@@ -34,6 +35,8 @@ class ProgramReport:
     unserved: tuple[str, ...] = ()
     """Parts of the CUDA API that the program asked for and the emulated device does not have, a sentence each."""
     device: DeviceFact | None = None
+    counters: tuple[KernelCounters, ...] | None = None
+    """What each kernel did, where it was asked for."""
     stdout: str = ""
     """The end of what it printed, where it was not passed through."""
     stderr: str = ""

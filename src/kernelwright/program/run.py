@@ -58,6 +58,8 @@ class RunOptions:
     """More flags for nvcc."""
     arguments: tuple[str, ...] = ()
     """The program's own."""
+    counted: bool = False
+    """Count what each kernel does."""
     captured: bool = False
     """Keep what it prints for the report instead of passing it through."""
 
@@ -99,6 +101,7 @@ def run(program: Path, *, options: RunOptions, progress: Callable[[str], None]) 
         observations=case.observations,
         unserved=seen.unserved,
         device=case.device,
+        counters=tuple(seen.counters) if options.counted else None,
         stdout=ended.stdout,
         stderr=ended.stderr,
         seconds=time.monotonic() - started,
@@ -137,6 +140,7 @@ def _process(
         "memory_bytes": options.memory_bytes or limits.default_memory_bytes(),
         "module": str(built.module.resolve()),
         "key": built.key,
+        "counted": options.counted,
         "ptx": str(built.ptx),
         "kernels": [to_json(kernel) for kernel in built.record.kernels],
         # As if it had been compiled beside its source: programs look for their files from here.

@@ -59,6 +59,7 @@ class _Teller:
         self.fd = fd
         self.memory: int = config["memory_bytes"]
         self.device = emulated.install(spec(config["presents_as"]), memory_limit_bytes=self.memory, with_torch=False)
+        self.device.counted = bool(config["counted"])
         self.device.provide_ptx(config["key"], Path(config["ptx"]).read_text(encoding="utf-8"))
         self.device.provide_registers({kernel["name"]: kernel["registers"] for kernel in config["kernels"]})
         self.libc = ctypes.CDLL(None)
@@ -113,7 +114,8 @@ class _Teller:
         try:
             self._flush()
             self._tell_fault()
-            self.tell(launches=to_json(self.device.launches), device=to_json(self.device.fact()))
+            counters = to_json(self.device.counters)
+            self.tell(launches=to_json(self.device.launches), device=to_json(self.device.fact()), counters=counters)
         except BaseException:
             self.tell(broken=traceback.format_exc())
         self.libc.fflush(None)

@@ -11,6 +11,7 @@ from kernelwright.program import ProgramReport
 from kernelwright.records import Verdict, VerdictWord
 from kernelwright.report import wording
 from kernelwright.report.cause import also_seen, cause_block
+from kernelwright.report.counters import render_counters
 from kernelwright.report.page import labelled
 
 MOST_LAUNCHES = 4
@@ -24,6 +25,10 @@ def render_program(report: ProgramReport, console: Console) -> None:
         also_seen(report.causes[1:], console)
         console.print()
         labelled(console, "launches", _launches(report))
+    if report.counters:
+        console.print()
+        render_counters(report.counters, console)
+        console.print()
     labelled(console, "not served", report.unserved)
     console.print(_summary(report), style="dim", soft_wrap=True)
 

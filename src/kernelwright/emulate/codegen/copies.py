@@ -36,6 +36,7 @@ def _copy(g: Lanes) -> None:
     g.pass_lanes(2, g.address(target, narrow=True))
     g.pass_lanes(3, read)
     pass_addresses(g, source, "global")
+    g.count_access("ldgsts", size.bits, "global")
     load_site = g.site(LOAD, SPACES["global"], size=size.bits, operand=source)
     store_site = g.site(STORE, SPACES["shared"], size=size.bits, operand=target)
     g.run("kw_cp_async", g.active(), load_site, store_site, size.bits)

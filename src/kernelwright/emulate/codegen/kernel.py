@@ -14,9 +14,9 @@ from kernelwright.emulate.ptx.ir import Function, Imm, Instruction, Label, Modul
 from kernelwright.emulate.ptx.operands import converges, suspends
 
 from . import arithmetic, bits, calls, compare, convert, copies, exchange, layout, matrix  # noqa: F401 (they fill EMITTERS)
+from .counting import Cells, Counting
 from .lane import EMITTERS, RefusedInstruction, Site
 from .text import Value, constant
-from .variables import Variables
 
 AT_BARRIER, AT_TRAP = 3, 5
 """enum kw_access."""
@@ -43,13 +43,21 @@ class Compiled:
     """Name, start in the window and bytes of each; 0 bytes: to the window's end."""
     block_instructions: tuple[int, ...]
     """For each code block the index of its first instruction."""
+    block_numbers: tuple[int, ...] = ()
+    """For each code block how many instructions it holds."""
+    dead: frozenset[int] = frozenset()
+    """Instructions that nobody needs: no code was made for them."""
+    cells: Cells | None = None
+    """What a counted kernel counts; None where it is not counted."""
 
 
-class KernelCode(Variables):
+class KernelCode(Counting):
     """The making of one kernel."""
 
-    def __init__(self, module: Module, function: Function) -> None:
+    def __init__(self, module: Module, function: Function, *, counted: bool = False) -> None:
         super().__init__(module, function)
+        if counted:
+            self.start_counting()
         self._starts = {block.start: block.index for block in self.analysis.blocks}
         self._block = self.analysis.blocks[0]
         self._incoming: list[tuple[str, str]] = []
@@ -90,6 +98,9 @@ class KernelCode(Variables):
             self.granule,
             self.shared_arrays,
             tuple(blocks),
+            tuple(block.end - block.start for block in self.analysis.blocks),
+            self.analysis.dead,
+            self.cells,
         )
 
     def _frame(self) -> None:
@@ -182,6 +193,7 @@ class KernelCode(Variables):
         if not number:
             return
         lanes = t.resize(t.intrinsic("ctpop", self.mask), "i64")
+        self.count_block(block.index, lanes)
         pointer = t.at("%w", layout.COUNT)
         total = t.op("add", t.load(pointer, "i64", align=8), t.op("mul", lanes, constant("i64", number)))
         t.store(pointer, total, align=8)
@@ -213,6 +225,7 @@ class KernelCode(Variables):
         if instruction.guard is not None:
             value = self.register(instruction.guard.register)
             self.guard = self.text.op("xor", value, constant("i1", 1)) if instruction.guard.negated else value
+            self.count_guard()
         if instruction.op == "bar":  # bar.warp.sync: the waiting is done already
             self.run("kw_warp_met")
             self.guard = None
@@ -272,10 +285,13 @@ class KernelCode(Variables):
         if instruction.guard.negated:
             target, other = other, target
         if not condition.wide:
+            if self.counted:
+                self.count_taken(t.select(condition, self.mask, constant("i32", 0)))
             self._finish_block()
             t.emit(f"br i1 {condition.text}, label %{self._way_to(target)}, label %{self._way_to(other)}")
             return
         taken = t.op("and", self.lanes_to_bits(condition), self.mask)
+        self.count_taken(taken)
         mask = self.mask
         self._finish_block()
         some, split = self._fresh_label(), self._fresh_label()
@@ -285,6 +301,7 @@ class KernelCode(Variables):
         every = t.compare("icmp eq", taken, mask)
         t.emit(f"br i1 {every.text}, label %{self._way_to(target)}, label %{split}")
         self._label(split)
+        self.count_split()
         self._to_switch(self.ask("kw_diverge", taken, target, other))
 
     def _branch_by_index(self, instruction: Instruction) -> None:
@@ -300,6 +317,7 @@ class KernelCode(Variables):
             t.store(pointer, constant("i32", target), align=4)
         if len(targets) > 3 * layout.DATA_ROW // 4:
             raise RefusedInstruction(instruction, f"{len(targets)} targets")
+        self.count_targets()
         self._finish_block()
         self._to_switch(self.ask("kw_branch_by_index", len(targets)))
 

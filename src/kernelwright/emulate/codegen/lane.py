@@ -291,6 +291,13 @@ class Lanes:
         """
         raise NotImplementedError
 
+    def count_access(self, op: str, size: int, space: str) -> None:
+        """Count the traffic of the addresses that were just passed; see counting.py.
+
+        ``size``: bytes of one lane's access; for ``ldmatrix`` the number of matrices.
+        """
+        raise NotImplementedError
+
     def scratch(self) -> str:
         """A pointer to 4 KiB on the stack, for fragments on their way to the runtime."""
         self.uses_scratch = True

@@ -38,5 +38,7 @@ SYMBOLS = 1920
 DYNAMIC_SHARED = 1928
 """i64: window offset of dynamic shared memory."""
 TOTAL_SHARED = 1936
+CELLS = 2024
+"""Pointer to the counters of a counted launch, i64 each."""
 REGISTERS = 2048
 """Where the registers that outlive a block begin."""

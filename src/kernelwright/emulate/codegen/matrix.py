@@ -98,8 +98,7 @@ def _warp_matrix(g: Lanes) -> None:
 def _element_addresses(g: Lanes, memory: Mem, stride: Value, role: str, space: str) -> list[Value]:
     """For each element that a lane holds, the 32 addresses: element i of lane l is number l * each + i in row order."""
     t = g.text
-    _, m, n, k = _shape(g)
-    rows, columns = {"a": (m, k), "b": (k, n), "c": (m, n), "d": (m, n)}[role]
+    rows, columns = _extent(g, role)
     each = rows * columns // layout.LANES
     size = _BITS[g.type] // 8
     narrow = space == "shared"
@@ -122,12 +121,25 @@ def _constants(element: str, values: list[int]) -> Value:
     return Value("<" + ", ".join(f"{element} {value}" for value in values) + ">", element, True, True)
 
 
+def _count_element(g: Lanes, op: str, number: int, size: int, role: str, space: str) -> None:
+    """A fragment's elements lie in a row for each lane: counted as the widest accesses that bring them."""
+    rows, columns = _extent(g, role)
+    width = min(16, rows * columns // layout.LANES * size)
+    if number * size % width == 0:
+        g.count_access(op, width, space)
+
+
+def _extent(g: Lanes, role: str) -> tuple[int, int]:
+    """Rows and columns of a fragment's matrix."""
+    _, m, n, k = _shape(g)
+    return {"a": (m, k), "b": (k, n), "c": (m, n), "d": (m, n)}[role]
+
+
 def _stride(g: Lanes, position: int, role: str) -> Value:
     operands = g.instruction.operands
     if len(operands) > position:
         return g.read(operands[position], "u32")
-    _, m, n, k = _shape(g)
-    rows, columns = {"a": (m, k), "b": (k, n), "c": (m, n), "d": (m, n)}[role]
+    rows, columns = _extent(g, role)
     return constant("i32", rows if g.has("col") else columns)
 
 
@@ -139,8 +151,9 @@ def _load_fragment(g: Lanes) -> None:
         raise RefusedInstruction(g.instruction)
     bits = _BITS[type_]
     elements = []
-    for address in _element_addresses(g, memory, _stride(g, 2, role), role, space):
+    for number, address in enumerate(_element_addresses(g, memory, _stride(g, 2, role), role, space)):
         t.store(t.at("%w", layout.ADDRESSES), t.splat(address), align=64)
+        _count_element(g, "ld", number, bits // 8, role, space)
         site = g.site(LOAD, SPACES[space], size=bits // 8, operand=memory)
         g.run(f"kw_ld_{space}_{bits}x1", g.active(), site)
         elements.append(g.take_lanes(0, f"i{bits}"))
@@ -173,9 +186,11 @@ def _store_fragment(g: Lanes) -> None:
         for i in range(per):
             moved = t.op("lshr", value, constant(value.element, bits * i)) if i else value
             elements.append(t.resize(moved, f"i{bits}"))
-    for address, value in zip(_element_addresses(g, memory, _stride(g, 2, "d"), "d", space), elements, strict=True):
+    addresses = _element_addresses(g, memory, _stride(g, 2, "d"), "d", space)
+    for number, (address, value) in enumerate(zip(addresses, elements, strict=True)):
         g.pass_lanes(0, value)
         t.store(t.at("%w", layout.ADDRESSES), t.splat(address), align=64)
+        _count_element(g, "st", number, bits // 8, "d", space)
         site = g.site(STORE, SPACES[space], size=bits // 8, operand=memory)
         g.run(f"kw_st_{space}_{bits}x1", g.active(), site)
 
@@ -188,6 +203,7 @@ def _load_matrix(g: Lanes) -> None:
         raise RefusedInstruction(g.instruction)
     space = space_of(g)
     pass_addresses(g, memory, space)
+    g.count_access("ldmatrix", count, space)
     site = g.site(LOAD, SPACES[space], size=16, operand=memory)
     g.run("kw_ldmatrix", site, SPACES[space], count, int(g.has("trans")))
     g.results([g.take_lanes(i, "i32") for i in range(count)])

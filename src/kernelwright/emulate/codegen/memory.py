@@ -6,7 +6,7 @@ generic memory goes through the runtime, which admits it or makes a finding; onl
 
 from __future__ import annotations
 
-from kernelwright.emulate.ptx.ir import Mem
+from kernelwright.emulate.ptx.ir import Mem, Reg
 from kernelwright.emulate.ptx.types import TYPE_BYTES
 
 from . import layout
@@ -68,6 +68,7 @@ def _load(g: Lanes) -> None:
         raise RefusedInstruction(g.instruction)
     size = TYPE_BYTES[type_]
     pass_addresses(g, memory, space)
+    g.count_access("ld", size * count, space)
     site = g.site(LOAD, SPACES[space], size=size * count, operand=memory, step=size, parts=g.used_parts())
     g.run(f"kw_ld_{_HELPERS[space]}_{8 * size}x{count}", g.active(), site)
     _order(g)
@@ -107,6 +108,7 @@ def _store(g: Lanes) -> None:
         value = g.text.as_type(g.read(item, type_), f"i{8 * size}")
         g.pass_lanes(0, value, offset=j * layout.LANES * size)
     pass_addresses(g, memory, space)
+    g.count_access("st", size * count, space)
     _order(g)
     site = g.site(STORE, SPACES[space], size=size * count, operand=memory, step=size)
     g.run(f"kw_st_{_HELPERS[space]}_{8 * size}x{count}", g.active(), site)
@@ -144,6 +146,10 @@ def _atomic(g: Lanes) -> None:
         value = g.source(position, type_)
         g.pass_lanes(row, t.resize(t.as_type(value, f"i{8 * size}"), "i64"))
     pass_addresses(g, memory, space)
+    destination = g.instruction.operands[0]
+    # ptxas makes a reduction of an atomic that nobody reads.
+    read = returns and isinstance(destination, Reg) and g.is_read(destination)
+    g.count_access("atom" if read else "red", size, space)
     # What an exchange finds may be anything.
     site = g.site(ATOMIC, SPACES[space], size=size, operand=memory, parts=int(operation != "exch"))
     active = g.active()

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "runtime_shadow.h"
 #include "runtime_block.h"
+#include "runtime_count.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -77,7 +78,7 @@ static plan plan_of(const kw_run *r) {
   return p;
 }
 
-kw_block *kw_new_block(kw_run *r) {
+kw_block *kw_new_block(kw_run *r, kw_counts *counts) {
   plan p = plan_of(r);
   kw_block *b = calloc(1, sizeof *b);
   if (!b) return NULL;
@@ -92,6 +93,7 @@ kw_block *kw_new_block(kw_run *r) {
     return NULL;
   }
   b->run = r;
+  b->counts = counts;
   b->shared = b->memory + p.contexts;
   uint64_t total = r->static_shared + r->dynamic_shared;
   for (uint32_t i = 0; i < r->n_sites; i++) {
@@ -155,6 +157,8 @@ void kw_start_block(kw_block *b, uint64_t index) {
     w->ranges = b->ranges;
     w->index = i;
     w->shadow = b->shadow;
+    w->counts = b->counts;
+    w->cells = b->counts ? kw_cells_of(b->counts) : NULL;
     w->symbols = r->symbols;
     w->dynamic_shared = r->static_shared;
     w->total_shared = (uint32_t)(r->static_shared + r->dynamic_shared);

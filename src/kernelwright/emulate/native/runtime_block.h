@@ -6,7 +6,7 @@
 static inline kw_warp *kw_warp_of(const kw_block *b, uint32_t i) {
   return (kw_warp *)(b->memory + (uint64_t)i * (KW_REGISTERS_AT + b->run->register_bytes));
 }
-kw_block *kw_new_block(kw_run *);
+kw_block *kw_new_block(kw_run *, kw_counts *);
 void kw_free_block(kw_block *);
 void kw_start_block(kw_block *, uint64_t index);
 int kw_force_sync(kw_warp *);

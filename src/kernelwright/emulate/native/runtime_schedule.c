@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "runtime_block.h"
+#include "runtime_count.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,11 +127,19 @@ static uint64_t next_block(kw_run *r) {
   return i < r->blocks && i <= r->first_fault ? i : ~0ull;
 }
 
+static void hand_in(kw_run *r, kw_counts *counts) {
+  if (!counts) return;
+  pthread_mutex_lock(&run_lock);
+  kw_merge_counts(r, counts);
+  pthread_mutex_unlock(&run_lock);
+}
+
 static void *parallel_worker(void *given) {
   kw_run *r = given;
   uint32_t control = _mm_getcsr();
   _mm_setcsr(0x1f80);
-  kw_block *b = kw_new_block(r);
+  kw_counts *counts = kw_new_counts(r);
+  kw_block *b = kw_new_block(r, counts);
   for (uint64_t i; b && (i = next_block(r)) != ~0ull;) {
     kw_start_block(b, i);
     while (take_turn(b) != DONE) {}
@@ -138,6 +147,7 @@ static void *parallel_worker(void *given) {
     collect(b);
   }
   if (b) kw_free_block(b);
+  hand_in(r, counts);
   _mm_setcsr(control);
   return NULL;
 }
@@ -149,6 +159,7 @@ static void run_in_order(kw_run *r) {
   uint32_t limit = r->resident_limit ? r->resident_limit : 1, n = 0, idle = 0;
   kw_block **resident = calloc(limit, sizeof *resident);
   kw_block *spare = NULL;
+  kw_counts *counts = kw_new_counts(r);
   int more = resident != NULL;
   while (more || n) {
     if (more && (!n || (idle >= PATIENCE && n < limit))) {
@@ -156,7 +167,7 @@ static void run_in_order(kw_run *r) {
       if (i == ~0ull) {
         more = 0;
       } else {
-        kw_block *b = spare ? spare : kw_new_block(r);
+        kw_block *b = spare ? spare : kw_new_block(r, counts);
         spare = NULL;
         if (!b) break;
         kw_start_block(b, i);
@@ -184,6 +195,7 @@ static void run_in_order(kw_run *r) {
   }
   if (spare) kw_free_block(spare);
   free(resident);
+  hand_in(r, counts);
   _mm_setcsr(control);
 }
 
@@ -225,6 +237,7 @@ KW_API int kw_run_launch(kw_run *r) {
     for (uint64_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
   }
   now_at.kernel = NULL;
+  kw_finish_counts(r);
   if (r->interrupted || kw_interrupted) {
     r->interrupted = 1;
     if (!r->error) r->error = KW_TIMEOUT;

@@ -54,6 +54,7 @@ typedef struct kw_run kw_run;
 typedef struct kw_block kw_block;
 typedef struct kw_shadow kw_shadow;
 typedef struct kw_mbarriers kw_mbarriers;
+typedef struct kw_counts kw_counts;
 
 typedef struct kw_warp {
   int32_t pcs[KW_LANES];                     /* 0 */
@@ -82,11 +83,14 @@ typedef struct kw_warp {
   uint32_t sync_any, sync_passed;            /* 2000 */
   kw_shadow *shadow;                         /* 2008 */
   uint32_t clock, reserved;                  /* 2016: the first event since lanes of the warp last met */
-  uint64_t padding[3];
+  uint64_t *cells;                           /* 2024: of a counted launch; NULL in any other */
+  kw_counts *counts;                         /* 2032 */
+  uint64_t padding[1];
 } kw_warp;
 
 _Static_assert(offsetof(kw_warp, count) == 152 && offsetof(kw_warp, block) == 192 && offsetof(kw_warp, tid) == 256 &&
                    offsetof(kw_warp, a) == 640 && offsetof(kw_warp, d) == 896 && offsetof(kw_warp, symbols) == 1920 &&
+                   offsetof(kw_warp, cells) == 2024 &&
                    sizeof(kw_warp) == KW_REGISTERS_AT,
                "codegen/layout.py knows these offsets");
 
@@ -109,6 +113,7 @@ struct kw_block {
   uint8_t *memory;         /* one mapping: shared memory, then contexts, then local depots */
   uint8_t *shared;
   kw_shadow *shadow;
+  kw_counts *counts;       /* the worker's; NULL where nothing is counted */
   uint64_t count;
   uint32_t ctaid[3];
   kw_mbarriers *mbarriers; /* NULL until the block has one */
@@ -127,6 +132,8 @@ struct kw_run {
   uint32_t n_sites, static_shared, local_bytes, register_bytes;
   uint32_t parallel, resident_limit;
   uint32_t worker_limit, granule;   /* granule: bytes that the races of shared memory are told apart by: 1, 2 or 4 */
+  uint64_t *cells;              /* n_cells counters to fill in; NULL: the launch is not counted */
+  uint32_t n_cells, n_accesses;
   /* results */
   int32_t error, interrupted;
   uint64_t count;
@@ -138,6 +145,8 @@ struct kw_run {
   uint32_t where_thread[64];
   uint64_t where_block;
   int32_t n_where, padding;
+  uint64_t sectors_read, sectors_written;                 /* distinct ones */
+  uint64_t atomics, atomic_addresses, hottest;            /* in global memory; on the address that has most */
   /* private */
   uint64_t blocks;
   atomic_ullong next, first_fault;
@@ -145,6 +154,7 @@ struct kw_run {
   double started;
   kw_text *texts;
   void *lock;
+  kw_counts *counts;
 };
 
 KW_API int kw_run_launch(kw_run *);

@@ -1,0 +1,216 @@
+"""The emulated device's counters beside Nsight Compute's, kernel by kernel, for the programs in benchmarks/counters.
+
+    python benchmarks/counters.py                          # count here; with a GPU and ncu, measure too and compare
+    python benchmarks/counters.py --json out.json          # the same, kept
+    python benchmarks/counters.py --measured FOLDER        # compare with what ncu printed elsewhere (--keep)
+
+ncu runs with ``--clock-control none`` and multiplies nothing: each launch is replayed until every metric is there. A
+program's contents are the same on every machine, so its counts must be, too. The rule: a difference is printed, and
+either falls under a reason that is stated below or stands as unexplained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelwright import program
+from kernelwright.counters import metrics as m
+from kernelwright.counters.records import KernelCounters
+from kernelwright.explain.access import kernel as short
+from kernelwright.records import from_json, to_json
+
+PROGRAMS = Path(__file__).with_name("counters")
+_PIPES = "smsp__ops_path_tensor_op_hmma_src_"
+
+ALSO: dict[str, tuple[str, ...]] = {
+    m.INST: (m.INST,),
+    m.THREAD_INST: (m.THREAD_INST,),
+    m.THREAD_INST_ON: (m.THREAD_INST_ON,),
+    m.THREADS_PER_INST: (m.THREADS_PER_INST,),
+    m.BRANCHES_DIVERGENT: (m.BRANCHES_DIVERGENT,),
+    m.BRANCHES_UNIFORM: (m.BRANCHES_UNIFORM,),
+    **{m.requests("global", op): (m.requests("global", op),) for op in m.GLOBAL_OPS},
+    **{m.sectors("global", op): (m.sectors("global", op),) for op in m.GLOBAL_OPS},
+    **{m.requests("local", op): (m.requests("local", op),) for op in m.LOCAL_OPS},
+    **{m.sectors("local", op): (m.sectors("local", op),) for op in m.LOCAL_OPS},
+    m.SECTORS_GLOBAL: (m.SECTORS_GLOBAL,),
+    m.SECTORS_GLOBAL_IDEAL: (m.SECTORS_GLOBAL_IDEAL,),
+    **{m.shared_requests(op): (m.shared_requests(op),) for op in m.SHARED_OPS},
+    **{
+        m.wavefronts(op): (f"smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum", m.wavefronts(op))
+        for op in m.SHARED_OPS
+    },
+    **{m.conflicts(op): (m.conflicts(op),) for op in m.SHARED_OPS},
+    m.WAVEFRONTS_SHARED: (m.WAVEFRONTS_SHARED,),
+    m.WAVEFRONTS_SHARED_IDEAL: (m.WAVEFRONTS_SHARED_IDEAL,),
+    **{m.flops(op): (m.flops(op),) for op in m.FLOP_OPS},
+    m.MMA: ("smsp__inst_executed_pipe_tensor_op_hmma.sum",),
+    m.flop("tensor"): (f"{_PIPES}fp16_dst_fp32.sum",),
+    m.COMPULSORY_READ: ("dram__bytes_read.sum",),
+    m.REGISTERS: (m.REGISTERS,),
+    m.LIMIT_REGISTERS: (m.LIMIT_REGISTERS,),
+    m.LIMIT_WARPS: (m.LIMIT_WARPS,),
+    m.OCCUPANCY: (m.OCCUPANCY,),
+    m.WAVES: (m.WAVES,),
+}
+"""Our metric to ncu's that it is held against, the instrumented one before the hardware's."""
+
+Shape = tuple[str, tuple[int, ...], tuple[int, ...], int]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric of one kernel."""
+
+    program: str
+    kernel: str
+    dynamic_shared_bytes: int
+    metric: str
+    against: str
+    """ncu's name of it."""
+    emulated: float
+    measured: float
+
+    @property
+    def equal(self) -> bool:
+        """Within rounding of what ncu prints."""
+        return math.isclose(self.emulated, self.measured, rel_tol=2e-3, abs_tol=0.5 if self.measured > 100 else 1e-2)
+
+
+def emulate(source: Path) -> list[KernelCounters]:
+    """What the emulated device counts in a program. Raises ``SystemExit`` where it fails or finds a fault."""
+    options = program.RunOptions(counted=True, captured=True, flags=("-std=c++17",))
+    report = program.run(source, options=options, progress=lambda step: None)
+    if report.returncode or report.causes or report.counters is None:
+        raise SystemExit(f"{source.name}: exit status {report.returncode}, {report.causes}\n{report.stderr}")
+    return list(report.counters)
+
+
+def measure(source: Path, ncu: str, keep: Path | None) -> dict[Shape, dict[str, float]]:
+    """The same program under ncu, sums over equal launches."""
+    wanted = sorted({name for names in ALSO.values() for name in names if not name.startswith(("launch_", "memory_"))})
+    wanted.remove(m.OCCUPANCY)
+    with tempfile.TemporaryDirectory() as folder:
+        binary = Path(folder) / source.stem
+        build = ["nvcc", "-arch=native", "-lineinfo", "-std=c++17", str(source), "-o", str(binary)]
+        subprocess.run(build, check=True)
+        command = [
+            *(ncu, "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"),
+            *("--section", "SourceCounters", "--section", "Occupancy", "--section", "LaunchStats"),
+            *("--metrics", ",".join(wanted), str(binary)),
+        ]
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+    if said.returncode:
+        raise SystemExit(f"ncu failed on {source.name}:\n{said.stdout[-2000:]}{said.stderr[-2000:]}")
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        (keep / f"raw-{source.stem}.csv").write_text(said.stdout)
+    return read(said.stdout)
+
+
+def read(text: str) -> dict[Shape, dict[str, float]]:
+    """ncu's raw page as CSV: metrics by kernel and shape, sums over equal launches."""
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    rows = list(csv.DictReader(lines))[1:]  # the first holds the units
+    found: dict[Shape, dict[str, float]] = {}
+    for row in rows:
+        grid = tuple(int(row[f"launch__grid_dim_{axis}"].replace(",", "")) for axis in "xyz")
+        block = tuple(int(row[f"launch__block_dim_{axis}"].replace(",", "")) for axis in "xyz")
+        dynamic = int(_number(row["launch__shared_mem_per_block_dynamic"]))
+        shape = (_plain(row["Kernel Name"]), grid, block, dynamic)
+        figures = {name: _number(value) for name, value in row.items() if name and _is_number(value)}
+        found[shape] = m.added(found[shape], figures) if shape in found else figures
+    return found
+
+
+def _plain(kernel: str) -> str:
+    return re.sub(r"\((?:int|unsigned int|bool)\)", "", short(kernel.replace("(int)", ""))).replace(" ", "")
+
+
+def _is_number(value: str | None) -> bool:
+    return bool(value) and re.fullmatch(r"-?[\d,]+(\.\d+)?(e[+-]?\d+)?", value or "") is not None
+
+
+def _number(value: str) -> float:
+    return float(value.replace(",", ""))
+
+
+def compare(name: str, counted: Iterable[KernelCounters], measured: dict[Shape, dict[str, float]]) -> Iterator[Row]:
+    """Every metric that either has something of."""
+    for kernel in counted:
+        shape = (_plain(kernel.kernel), kernel.grid, kernel.block, kernel.dynamic_shared_bytes)
+        theirs = measured.get(shape)
+        if theirs is None:
+            raise SystemExit(f"ncu has no launch {shape}; it has {sorted(measured)}")
+        for metric, others in ALSO.items():
+            ours = kernel.metrics.get(metric, 0.0)
+            for other in others:
+                if other in theirs and (ours or theirs[other]):
+                    yield Row(name, shape[0], shape[3], metric, other, ours, theirs[other])
+
+
+def table(rows: list[Row], *, everything: bool) -> Iterator[str]:
+    """Lines of text: by kernel, those that differ, or all."""
+    seen = ""
+    for row in rows:
+        extra = f" [{row.dynamic_shared_bytes} B]" if row.dynamic_shared_bytes else ""
+        title = f"{row.program}: {row.kernel}{extra}"
+        if title != seen:
+            of = [other for other in rows if (other.program, other.kernel) == (row.program, row.kernel)]
+            of = [other for other in of if other.dynamic_shared_bytes == row.dynamic_shared_bytes]
+            yield f"{title}: {sum(other.equal for other in of)} of {len(of)} equal"
+            seen = title
+        if everything or not row.equal:
+            ratio = row.emulated / row.measured if row.measured else math.inf
+            mark = "=" if row.equal else " "
+            yield f"  {mark} {row.against:<78} {row.emulated:>14,.6g} {row.measured:>14,.6g} {ratio:>8.4g}"
+
+
+def main() -> None:
+    """See the module's docstring."""
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("programs", nargs="*", help="names of programs, e.g. copies; all of them where none is given")
+    asked.add_argument("--json", type=Path, metavar="FILE", help="keep every figure")
+    asked.add_argument("--emulated", type=Path, metavar="FILE", help="take the emulated figures from such a file")
+    asked.add_argument("--measured", type=Path, metavar="FOLDER", help="take ncu's from raw-NAME.csv there")
+    asked.add_argument("--keep", type=Path, metavar="FOLDER", help="keep what ncu prints as raw-NAME.csv")
+    asked.add_argument("--all", action="store_true", help="print equal rows, too")
+    given = asked.parse_args()
+    known = json.loads(given.emulated.read_text())["emulated"] if given.emulated else {}
+    ncu = shutil.which("ncu")
+    kept: dict[str, object] = {}
+    rows: list[Row] = []
+    for source in sorted(PROGRAMS.glob("*.cu")):
+        if given.programs and source.stem not in given.programs:
+            continue
+        counted = [from_json(KernelCounters, item) for item in known.get(source.stem, ())] or emulate(source)
+        kept[source.stem] = to_json(counted)
+        measured = None
+        if given.measured:
+            measured = read((given.measured / f"raw-{source.stem}.csv").read_text())
+        elif ncu:
+            measured = measure(source, ncu, given.keep)
+        if measured is not None:
+            rows += compare(source.stem, counted, measured)
+        else:
+            print(f"{source.stem}: {len(counted)} kernels counted; not measured (no ncu here)")
+    for line in table(rows, everything=given.all):
+        print(line)
+    if rows:
+        print(f"{sum(row.equal for row in rows)} of {len(rows)} figures equal")
+    if given.json:
+        given.json.write_text(json.dumps({"emulated": kept, "rows": [to_json(row) for row in rows]}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

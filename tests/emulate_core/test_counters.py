@@ -1,0 +1,194 @@
+"""A counted launch: values by hand, the same in every run, and nothing at all where nothing is counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from emulated import DeviceArray, compiled, launch, needs_nvcc
+
+from kernelwright.counters import metrics as m
+from kernelwright.counters.records import KernelCounters
+from kernelwright.emulate.codegen.kernel import KernelCode
+from kernelwright.emulate.flatten import flatten
+
+pytestmark = [pytest.mark.emu, needs_nvcc]
+
+SOURCE = r"""
+extern "C" __global__ void strided(const float* x, float* y, int stride, int shift) {
+    y[threadIdx.x] = x[threadIdx.x * stride + shift];
+}
+extern "C" __global__ void wide(const float4* x, float4* y) { y[threadIdx.x] = x[threadIdx.x]; }
+template <class T> __device__ void through(const int* at, T* y) {
+    __shared__ T tile[512];
+    for (int i = threadIdx.x; i < 512; i += 32) tile[i] = y[i % 32];
+    __syncwarp();
+    y[threadIdx.x] = tile[at[threadIdx.x]];
+}
+extern "C" __global__ void banks4(const int* at, float* y) { through(at, y); }
+extern "C" __global__ void banks8(const int* at, float2* y) { through(at, y); }
+extern "C" __global__ void banks16(const int* at, float4* y) { through(at, y); }
+extern "C" __global__ void diverge(int* y, int from) {
+    if (threadIdx.x >= from) y[threadIdx.x] += 1;
+}
+extern "C" __global__ void arithmetic(float* x, double* y) {
+    float v = x[threadIdx.x];
+    double w = y[threadIdx.x];
+    x[threadIdx.x] = __fadd_rn(__fmul_rn(v, v), __fmaf_rn(v, 3.f, 1.f));
+    y[threadIdx.x] = __fma_rn(w, w, w);
+}
+extern "C" __global__ void bins(int* y, int n, int back) {
+    int was = atomicAdd(&y[threadIdx.x % n], 1);
+    if (back) y[64 + threadIdx.x] = was;
+}
+extern "C" __global__ void nobody_reads(int* y, int n) { atomicAdd(&y[threadIdx.x % n], 1); }
+extern "C" __global__ void own_array(const int* at, int* y) {
+    int kept[16];
+    for (int i = 0; i < 16; i++) kept[i] = at[i] + i;
+    y[threadIdx.x] = kept[at[threadIdx.x] % 16];
+}
+"""
+
+
+def floats(n: int) -> DeviceArray:
+    return DeviceArray(np.zeros(n, np.float32))
+
+
+def indices(values: list[int]) -> DeviceArray:
+    return DeviceArray(np.array(values, np.int32))
+
+
+def count(kernel: str, block: int | tuple[int, ...], *values: DeviceArray | int, grid: int = 1) -> KernelCounters:
+    outcome = launch(compiled(SOURCE), kernel, grid, block, *values, counted=True)
+    assert outcome.error == 0 and not outcome.findings
+    assert outcome.counters is not None
+    return outcome.counters
+
+
+@pytest.mark.parametrize(
+    ("stride", "shift", "sectors", "ideal"),
+    [(1, 0, 4, 4), (1, 1, 5, 4), (2, 0, 8, 4), (32, 0, 32, 4), (0, 0, 1, 1), (4, 0, 16, 4), (1, 8, 4, 4)],
+)
+def test_a_warps_load_touches_the_sectors_of_its_addresses(stride: int, shift: int, sectors: int, ideal: int) -> None:
+    found = count("strided", 32, floats(1100), floats(32), stride, shift).metrics
+    assert found[m.requests("global", "ld")] == 1
+    assert found[m.sectors("global", "ld")] == sectors
+    assert found[m.sectors_per_request("global", "ld")] == sectors
+    assert found[m.ideal_sectors("ld")] == ideal
+    assert found[m.sectors("global", "st")] == 4
+    assert found[m.SECTORS_GLOBAL] == sectors + 4
+    assert found[m.COMPULSORY_READ] == 32 * sectors and found[m.COMPULSORY_WRITE] == 128
+
+
+def test_sixteen_bytes_a_lane_are_one_request_of_sixteen_sectors() -> None:
+    found = count("wide", 32, floats(128), floats(128)).metrics
+    assert found[m.requests("global", "ld")] == found[m.requests("global", "st")] == 1
+    assert found[m.sectors("global", "ld")] == found[m.ideal_sectors("ld")] == 16
+
+
+def test_lanes_that_are_not_there_touch_nothing() -> None:
+    found = count("strided", 40, floats(1100), floats(40), 1, 0).metrics
+    assert found[m.requests("global", "ld")] == 2
+    assert found[m.sectors("global", "ld")] == 5
+
+
+def test_memory_that_two_blocks_read_is_fetched_once() -> None:
+    found = count("strided", 32, floats(1100), floats(32), 1, 0, grid=8).metrics
+    assert found[m.sectors("global", "ld")] == 32
+    assert found[m.COMPULSORY_READ] == 128
+
+
+def wavefronts(kernel: str, element: int, lanes: list[int]) -> tuple[float, float]:
+    counters = count(kernel, 32, indices(lanes), floats(32 * element))
+    line = next(line for line in counters.lines if m.shared_requests("ld") in line.metrics)
+    assert line.metrics[m.shared_requests("ld")] == 1
+    return line.metrics[m.wavefronts("ld")], line.metrics.get(m.conflicts("ld"), 0.0)
+
+
+@pytest.mark.parametrize("ways", [1, 2, 4, 8, 16])
+def test_n_words_of_one_bank_take_n_wavefronts(ways: int) -> None:
+    assert wavefronts("banks4", 1, [lane * ways % 512 for lane in range(32)]) == (ways, ways - 1)
+
+
+def test_lanes_that_want_one_word_share_a_wavefront() -> None:
+    assert wavefronts("banks4", 1, [7] * 32) == (1, 0)
+    assert wavefronts("banks4", 1, [lane // 2 for lane in range(32)]) == (1, 0)
+
+
+def test_wider_elements_go_by_halves_and_quarters_of_the_warp() -> None:
+    assert wavefronts("banks8", 2, list(range(32))) == (2, 0)
+    assert wavefronts("banks16", 4, list(range(32))) == (4, 0)
+    assert wavefronts("banks8", 2, [16 * lane for lane in range(32)]) == (32, 30)
+
+
+def test_a_branch_that_parts_a_warp_is_divergent_and_only_in_that_warp() -> None:
+    found = count("diverge", 96, indices([0] * 96), 40).metrics
+    assert found[m.BRANCHES_DIVERGENT] == 1
+    assert found[m.BRANCHES_UNIFORM] == 2
+    assert found[m.BRANCH_UNIFORMITY] == pytest.approx(200 / 3)
+    assert found[m.requests("global", "st")] == 2
+
+
+def test_threads_that_took_part_are_counted_by_instruction() -> None:
+    found = count("diverge", 32, indices([0] * 32), 24)
+    assert found.instructions["st.global.u32"] == 1
+    line = next(line for line in found.lines if m.requests("global", "st") in line.metrics)
+    assert found.metrics[m.THREAD_INST] < 32 * found.metrics[m.INST]
+    assert line.metrics[m.sectors("global", "st")] == 1
+
+
+def test_flop_are_counted_by_type_and_an_fma_twice() -> None:
+    found = count("arithmetic", 64, floats(64), DeviceArray(np.ones(64))).metrics
+    assert [found[m.flops(op)] for op in ("fadd", "fmul", "ffma", "dfma")] == [64, 64, 64, 64]
+    assert found[m.flop("fp32")] == 256 and found[m.flop("fp64")] == 128
+
+
+def test_atomics_on_one_address_take_turns() -> None:
+    found = count("nobody_reads", 64, indices([0] * 64), 1).metrics
+    assert found[m.requests("global", "red")] == 2
+    assert found[m.sectors("global", "red")] == 64
+    assert found[m.ideal_sectors("red")] == found[m.SECTORS_GLOBAL_IDEAL] == 2
+    assert found[m.ATOMICS] == found[m.ATOMIC_HOTTEST] == 64 and found[m.ATOMIC_ADDRESSES] == 1
+    found = count("nobody_reads", 64, indices([0] * 64), 64).metrics
+    assert found[m.sectors("global", "red")] == 8 and found[m.ATOMIC_HOTTEST] == 1
+
+
+def test_an_atomic_that_somebody_reads_is_told_from_a_reduction() -> None:
+    found = count("bins", 32, indices([0] * 128), 8, 1).metrics
+    assert found[m.requests("global", "atom")] == 1
+    assert m.requests("global", "red") not in found
+
+
+def test_local_arrays_lie_interleaved() -> None:
+    found = count("own_array", 32, indices([3] * 32), indices([0] * 32)).metrics
+    assert found[m.requests("local", "ld")] == 1
+    assert found[m.sectors("local", "ld")] == 4
+    found = count("own_array", 32, indices(list(range(32))), indices([0] * 32)).metrics
+    assert found[m.sectors("local", "ld")] == 32
+
+
+def test_runs_repeat_exactly_wherever_memory_lies() -> None:
+    first = count("strided", 96, floats(1100), floats(96), 3, 1, grid=40)
+    held = [floats(n) for n in (5, 77, 1025)]
+    assert count("strided", 96, floats(1100), floats(96), 3, 1, grid=40) == first
+    for array in held:
+        array.free()
+
+
+def test_a_launch_that_is_not_counted_holds_nothing_of_it() -> None:
+    module = compiled(SOURCE)
+    outcome = launch(module, "strided", 1, 32, floats(1100), floats(32), 1, 0)
+    assert outcome.counters is None
+    function = flatten(module.module, module.module.functions["strided"])
+    plain, counted = (KernelCode(module.module, function, counted=yes).compile() for yes in (False, True))
+    assert "kw_count" not in plain.text and plain.cells is None
+    assert "kw_count_load" in counted.text
+
+
+def test_counting_changes_no_result() -> None:
+    results = []
+    for counted in (False, True):
+        y = indices([0] * 128)
+        launch(compiled(SOURCE), "bins", 4, 64, y, 8, 0, counted=counted)
+        results.append(y.get())
+    assert np.array_equal(*results)
+    assert results[0][:8].tolist() == [32] * 8
