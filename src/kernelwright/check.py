@@ -19,6 +19,7 @@ import kernelwright
 from kernelwright.confirmation import Confirmation
 from kernelwright.errors import EXIT_NO, EXIT_YES, UsageError
 from kernelwright.explain import explain
+from kernelwright.explain.refused import REFUSED
 from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.stage import measure
 from kernelwright.prebuild import Prebuild
@@ -26,6 +27,7 @@ from kernelwright.problem.layout import Outline, outline, read_source
 from kernelwright.records import (
     Cause,
     Evidence,
+    Finding,
     Stage,
     StageResult,
     StageStatus,
@@ -267,18 +269,27 @@ def _stages(seen: Seen, *, refused: bool) -> tuple[StageResult, ...]:
     build_seconds = sum(record.seconds for record in seen.builds)
     for stage in order:
         seconds = build_seconds if stage is Stage.BUILD else seen.seconds.get(stage, 0.0)
-        if stage is stopped:
+        if stage is stopped and _refusals(seen):
+            note = f"not checked: the emulated device does not know {_refusals(seen)[0].access or 'its PTX'}"
+            results.append(StageResult(stage, StageStatus.NOT_RUN, seconds, note))
+        elif stage is stopped:
             note = "the real torch headers refuse what the fast ones accepted" if refused else _why(seen)
             results.append(StageResult(stage, StageStatus.FAILED, seconds, note))
         elif stage is Stage.BUILD and not seen.builds:
             results.append(StageResult(stage, StageStatus.NOT_RUN, 0.0, "the candidate builds no extension"))
         elif stopped is not None and order.index(stage) > order.index(stopped) and not seen.trials:
-            results.append(StageResult(stage, StageStatus.NOT_RUN, 0.0, f"{stopped.value} failed"))
+            word = "was not finished" if _refusals(seen) else "failed"
+            results.append(StageResult(stage, StageStatus.NOT_RUN, 0.0, f"{stopped.value} {word}"))
         elif stage is Stage.JUDGE and seen.trials and not _all_passed(seen):
             results.append(StageResult(stage, StageStatus.FAILED, seconds, "an output is not the reference's"))
         else:
             results.append(StageResult(stage, StageStatus.PASSED, seconds))
     return tuple(results)
+
+
+def _refusals(seen: Seen) -> list[Finding]:
+    """What the emulated device did not know; empty where it stopped at anything else."""
+    return seen.findings if all(finding.cause == REFUSED for finding in seen.findings) else []
 
 
 def _why(seen: Seen) -> str:
@@ -309,6 +320,8 @@ def _word(evidence: Evidence, causes: tuple[Cause, ...], *, random: bool) -> Ver
     numerics = evidence.numerics
     if any(cause.id.startswith("cheat.") for cause in causes):
         return VerdictWord.CHEATING
+    if evidence.findings and all(finding.cause == REFUSED for finding in evidence.findings):
+        return VerdictWord.UNSURE
     failed = any(stage.status is StageStatus.FAILED and stage.stage is not Stage.JUDGE for stage in evidence.stages)
     if failed or evidence.exception or evidence.exit or evidence.findings:
         return VerdictWord.FAILED

@@ -144,6 +144,22 @@ def test_a_library_function_that_nobody_serves_is_refused_by_name() -> None:
     assert "refused: cublasStrsm_v2 is not served" in answer.stderr
 
 
+def test_an_instruction_that_is_not_emulated_is_told_at_its_line_and_nothing_is_decided() -> None:
+    answer = ran("texture.cu")
+    assert (answer.returncode, answer.stdout) == (3, "operation not supported\n")
+    cause = reported("texture.cu")["causes"][0]
+    assert (cause["id"], cause["line"]) == ("device.refused", line_of("texture.cu", "tex1Dfetch"))
+    assert "does not know tex.1d.v4.f32.s32, which belongs to textures and surfaces in fetch" in cause["sentence"]
+    assert "--device cuda" in cause["fix"]
+
+
+@pytest.mark.parametrize("options", [(), ("--nvcc", "-rdc=true")])
+def test_dynamic_parallelism_is_refused_by_name_at_its_line(options: tuple[str, ...]) -> None:
+    cause = reported("nested.cu", *options)["causes"][0]
+    assert (cause["id"], cause["line"]) == ("build.wrong-flag", line_of("nested.cu", "inner<<<"))
+    assert "dynamic parallelism" in cause["sentence"]
+
+
 def test_pools_and_volumes_are_served_and_graphs_are_refused_by_name() -> None:
     answer = ran("volumes.cu")
     assert answer.returncode == 0

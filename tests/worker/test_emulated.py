@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.worker.conftest import Run
 
+from kernelwright.check import exit_status
 from kernelwright.records import VerdictWord
 
 pytestmark = pytest.mark.emu
@@ -64,6 +65,19 @@ def test_a_right_kernel_is_correct_and_its_launches_are_counted(run: Run) -> Non
     (launch,) = verdict.launches
     assert (launch.grid, launch.block, launch.count) == ((50, 1, 1), (128, 1, 1), 3)
     assert [record.ok for record in verdict.build] == [True]
+
+
+def test_an_instruction_that_is_not_emulated_decides_nothing_and_is_named_at_its_line(run: Run) -> None:
+    body = "if (i < n) y[i] = tex1Dfetch<float>(0, i);"
+    verdict = run(CANDIDATE.replace("{body}", body), PROBLEM, device="emulated", confirm=False)
+    assert verdict.verdict is VerdictWord.UNSURE
+    assert exit_status(verdict) == 1
+    stages = {stage.stage.value: (stage.status.value, stage.note) for stage in verdict.stages}
+    assert stages["run"] == ("not_run", "not checked: the emulated device does not know tex.1d.v4.f32.s32")
+    assert stages["judge"] == ("not_run", "run was not finished")
+    (cause,) = verdict.causes
+    assert (cause.id, cause.line) == ("device.refused", BODY_LINE)
+    assert "Nothing was decided about the candidate." in cause.sentence
 
 
 @pytest.mark.slow

@@ -235,6 +235,14 @@ def _removed(match: re.Match[str], d: Diagnostic, places: Places) -> Reading:
     )
 
 
+def _nested_launch(match: re.Match[str], d: Diagnostic, places: Places) -> Reading:
+    return Reading(
+        "build.wrong-flag",
+        "A kernel launches a kernel here (dynamic parallelism), which needs -rdc=true and a device link.",
+        "Launch the inner kernel from the host: the emulated device has none, with those flags either.",
+    )
+
+
 def _flag(match: re.Match[str], d: Diagnostic, places: Places) -> Reading:
     return Reading(
         "build.wrong-flag",
@@ -277,6 +285,7 @@ _ROWS: tuple[tuple[str, Reader], ...] = (
     (r"expected (?:primary-expression|unqualified-id) before '<' token", _wrong_language),
     (r"calling a (?:constexpr )?__(?:host|device|global)__ function", _wrong_language),
     (r"identifier .* is undefined in device code", _wrong_language),
+    (r"kernel launch from __device__ or __global__ functions", _nested_launch),
     (
         r"'(?P<name>[^']+)' (?:was not declared in this scope|has not been declared|is not a member of"
         r"|does not name a type)",

@@ -21,6 +21,10 @@ class RefusedCall(Exception):
             place += f", {instruction.position.file}:{instruction.position.line}"
         super().__init__(f"{instruction.opcode} is not emulated ({place}): {why}")
         self.instruction = instruction
+        target = call_parts(instruction).target if instruction.op == "call" else None
+        self.what, self.why = getattr(target, "name", instruction.opcode), why
+        self.kernel = ""
+        """Mangled; known once the refusal leaves the module."""
 
 
 def callee(module: Module, instruction: Instruction) -> str:

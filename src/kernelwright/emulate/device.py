@@ -217,6 +217,17 @@ class EmulatedDevice:
             max_dynamic_shared_bytes=max(0, self.spec.shared_per_block - known.static_shared_bytes),
         )
 
+    def note_fault(self, error: Exception) -> None:
+        """Keeps what went wrong with Kernelwright itself; what it does not know is a finding, too."""
+        if self.fault is not None:
+            return
+        self.fault = error
+        from kernelwright.emulate import refusals
+
+        finding = refusals.refusal(error)
+        if finding is not None:
+            self.findings.append(finding)
+
     def refused(self, asked: native_abi.Launch | None, error: int, cause: str, sentence: str) -> None:
         """The shim refused a launch or another call: for the record."""
         if asked is None:

@@ -150,8 +150,12 @@ class EmulatedModule:
         known = self._kernels.get((kernel, counted))
         if known is not None:
             return known
-        function = flatten(self.module, self._function(kernel))
-        code = KernelCode(self.module, function, counted=counted).compile()
+        try:
+            function = flatten(self.module, self._function(kernel))
+            code = KernelCode(self.module, function, counted=counted).compile()
+        except (RefusedInstruction, RefusedCall) as refusal:
+            refusal.kernel = kernel
+            raise
         address = machine.load(code.text, code.symbol)
         sites = (runtime.Site * max(len(code.sites), 1))()
         for number, site in enumerate(code.sites):

@@ -178,8 +178,7 @@ def connect(library: ctypes.CDLL, device: EmulatedDevice) -> Callbacks:
         except KeyError:
             return missing
         except Exception as error:
-            if device.fault is None:
-                device.fault = error
+            device.note_fault(error)
             return NO_KERNEL_IMAGE if isinstance(error, NoPtx) else NOT_SUPPORTED
 
     def launch(asked: Any) -> int:

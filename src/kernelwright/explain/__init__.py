@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kernelwright.explain import build, interface, launch, memory, semantic, sync, unexplained, warp
+from kernelwright.explain import build, interface, launch, memory, refused, semantic, sync, unexplained, warp
 from kernelwright.explain.case import Case
 from kernelwright.explain.catalogue import CAUSES, UNEXPLAINED
 from kernelwright.records import Cause, Confidence, Evidence, Stage, StageStatus
@@ -24,6 +24,7 @@ _FAMILIES: tuple[Callable[[Case], Iterator[Cause]], ...] = (
     memory.causes,
     sync.causes,
     warp.causes,
+    refused.causes,
     semantic.causes,
 )
 

@@ -47,6 +47,10 @@ SERVED_APART = re.compile(r"cu(blas|fft|rand|sparse|solver|dnn)\w+|npp\w+|nvrtc\
 """Functions of NVIDIA's other libraries; what of them is served stands in native/."""
 
 
+SEPARATE = frozenset({"-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c"})
+"""Flags of separate compilation: one file needs none, and dynamic parallelism is refused at its line without them."""
+
+
 @dataclass(frozen=True)
 class Source:
     """What is compiled, and how."""
@@ -73,7 +77,8 @@ class Source:
         beside = [part for word in places for part in ("-Xcompiler", word)]
         host = [part for flag in HOST_FLAGS for part in ("-Xcompiler", flag)]
         folders = [f"-I{folder.absolute()}" for folder in self.include]
-        return [*host, *beside, *folders, *(f"-D{define}" for define in self.defines), *self.flags]
+        own = [flag for flag in self.flags if flag not in SEPARATE]
+        return [*host, *beside, *folders, *(f"-D{define}" for define in self.defines), *own]
 
 
 @dataclass(frozen=True)

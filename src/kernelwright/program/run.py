@@ -25,7 +25,8 @@ from typing import IO
 import kernelwright
 from kernelwright.build import toolchain
 from kernelwright.device.specs import spec
-from kernelwright.errors import EXIT_FAULT, EXIT_NO, InternalError, RefusedError
+from kernelwright.errors import EXIT_FAULT, EXIT_NO, InternalError
+from kernelwright.explain.refused import REFUSED
 from kernelwright.program import compile as compiler
 from kernelwright.program import evidence, journal
 from kernelwright.program.report import ProgramReport
@@ -67,8 +68,8 @@ class RunOptions:
 def run(program: Path, *, options: RunOptions, progress: Callable[[str], None]) -> ProgramReport:
     """Run ``program`` and report.
 
-    Raises ``UsageError`` or ``MachineError`` for what cannot be asked, ``RefusedError`` where the program needs what
-    the emulated device does not know, ``InternalError`` where Kernelwright itself failed.
+    Raises ``UsageError`` or ``MachineError`` for what cannot be asked, ``RefusedError`` where the program needs a
+    library that is not served, ``InternalError`` where Kernelwright itself failed.
     """
     started = time.monotonic()
     content = program.read_bytes()
@@ -114,11 +115,13 @@ def run(program: Path, *, options: RunOptions, progress: Callable[[str], None]) 
 
 
 def exit_status(report: ProgramReport) -> int:
-    """The program's own; 1 where something was found, it did not compile or did not end; 3 where it lacked a part of
-    the API and failed; 128 and the signal's number where one ended it, as shells say it.
+    """The program's own; 1 where something was found, it did not compile or did not end; 3 where it lacked an
+    instruction, or a part of the API and failed; 128 and the signal's number where one ended it, as shells say it.
     """
     if report.signal and not report.findings:
         return 128 + signal.Signals[report.signal].value
+    if report.causes and all(cause.id == REFUSED for cause in report.causes):
+        return EXIT_FAULT
     if report.causes or report.timed_out or report.returncode is None:
         return EXIT_NO
     return EXIT_FAULT if report.unserved and report.returncode != 0 else report.returncode
@@ -220,8 +223,7 @@ def _faults(seen: evidence.Seen, ended: evidence.Ended) -> None:
     """Raises what was no fault of the program's."""
     if seen.broken:
         raise InternalError(f"the program's process could not start or end:\n{seen.broken}")
-    if seen.fault is not None:
-        kind = RefusedError if seen.fault.refused else InternalError
-        raise kind(f"the emulated device stopped at what it does not know: {seen.fault.message}", hint=seen.fault.hint)
+    if seen.fault is not None and not seen.fault.refused:
+        raise InternalError(f"the emulated device failed: {seen.fault.message}", hint=seen.fault.hint)
     if seen.in_kernel and ended.signal:
         raise InternalError(f"the emulated device itself was ended by {ended.signal} during {seen.during}")

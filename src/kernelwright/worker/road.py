@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kernelwright.errors import InternalError, KernelwrightError, MachineError, ProblemError, RefusedError, UsageError
+from kernelwright.errors import InternalError, KernelwrightError, MachineError, ProblemError, UsageError
 from kernelwright.records import (
     BuildRecord,
     DeviceFact,
@@ -331,7 +331,9 @@ class Road:
             self._stop(stage, ended.exit)
         if "fault" in reply:
             if reply["refused"]:
-                raise RefusedError(str(reply["fault"]))
+                # What it does not know is among the findings; it says nothing of the candidate.
+                self.seen.stopped_in = stage
+                raise CandidateStopped
             raise InternalError(f"the emulated device failed:\n{reply['traceback']}")
         if "machine" in reply:
             raise MachineError(reply["machine"], hint=reply["hint"])

@@ -22,6 +22,9 @@ class RefusedInstruction(Exception):
 
     def __init__(self, instruction: Instruction, why: str = "") -> None:
         self.instruction = instruction
+        self.what, self.why = instruction.opcode, why
+        self.kernel = ""
+        """Mangled; known once the refusal leaves the module."""
         place = f"PTX line {instruction.ptx_line}"
         if instruction.position is not None:
             place += f", {instruction.position.file}:{instruction.position.line}"
