@@ -56,43 +56,99 @@ def test_no_thread_of_a_matvec_adds_more_than_4096_products_in_a_row(transposed:
         assert chain <= 4096, (M, K, itemsize, plan, chain)
 
 
-def test_a_softmax_plan_holds_its_row() -> None:
-    for N in (
-        *range(1, 3000),
-        4096,
-        4097,
-        8192,
-        8193,
-        16384,
-        16385,
-        32768,
-        50257,
-        65536,
-        131072,
-        262144,
-        262145,
-        1 << 21,
+@pytest.mark.parametrize("transposed", [False, True])
+def test_every_matvec_recipe_covers_k_with_kernels_that_exist(transposed: bool) -> None:
+    for (M, K), itemsize, (sms, hopper), aligned in itertools.product(
+        itertools.product(SIZES[::3], SIZES[::3]), (2, 4), DEVICES[:2], (True, False)
     ):
-        for aligned, hopper in itertools.product((True, False), (True, False)):
-            plan = softmax.choose(N, aligned, hopper)
-            longest = {softmax.WARP: 1024, softmax.ONLINE: 1 << 31}.get(plan.variant, plan.threads * plan.blocks * 32)
-            assert longest >= N, (N, plan)
-            assert not (plan.variant == softmax.BLOCK and plan.threads == 128) or N <= 2048
-            assert plan.variant != softmax.CLUSTER or (hopper and plan.threads in (256, 512) and plan.blocks <= 16)
+        aligned = aligned and (M if transposed else K) * itemsize % 16 == 0
+        for name, plan in matvec.recipes(M, K, itemsize, aligned, transposed, sms, hopper).items():
+            where = (M, K, itemsize, name, plan)
+            if plan.variant == matvec.TORCH:
+                continue
+            assert plan.segment * plan.segments >= K, where
+            assert plan.clustered or plan.segment * (plan.segments - 1) < K, where
+            assert (plan.variant in (matvec.STRIP, matvec.CURTAIN)) == transposed, where
+            assert hopper or not (plan.clustered or plan.variant in (matvec.RING, matvec.CURTAIN)), where
+            if plan.variant == matvec.CURTAIN:
+                assert plan.aligned and M * itemsize % 16 == 0 and plan.segment % 4 == 0, where
+            if plan.met:
+                assert plan.segments > 1 and plan.groups(M, itemsize) >= 1, where
+
+
+def softmax_plans():
+    lengths = (
+        *range(1, 3000, 37), 4096, 4097, 8192, 8193, 16384, 16385, 32768, 50257, 65536, 131072, 262144, 262145, 1 << 21,
+    )  # fmt: skip
+    for N, itemsize, hopper in itertools.product(lengths, (2, 4), (True, False)):
+        for aligned in (0, softmax.WHOLE, softmax.ROWS):
+            if aligned != softmax.ROWS or N * itemsize % 16 == 0:
+                for name, plan in softmax.recipes(64, N, itemsize, aligned, hopper, True).items():
+                    yield N, itemsize, aligned, hopper, name, plan
+
+
+def test_a_softmax_plan_holds_its_row() -> None:
+    for N, itemsize, aligned, hopper, name, plan in softmax_plans():
+        where = (N, itemsize, aligned, hopper, name, plan)
+        pieces = 16 // itemsize
+        shift = pieces - 1 if plan.aligned == softmax.WHOLE else 0
+        width = -(-(N + shift) // (plan.blocks * pieces)) * pieces if plan.variant == softmax.STREAM else N
+        longest = {softmax.WARP: 1024, softmax.ONLINE: 1 << 31, softmax.TORCH: 1 << 31}
+        assert longest.get(plan.variant, plan.threads * 32) >= width, where
+        if plan.variant == softmax.BLOCK:
+            assert plan.threads in ((64, 128, 256, 512, 1024) if plan.aligned else (256, 1024)), where
+        if plan.variant == softmax.STREAM:
+            assert hopper and aligned and plan.blocks in (1, 2, 4, 8) and plan.aligned == aligned, where
+            assert plan.threads in ((256, 512, 1024) if aligned == softmax.ROWS else (256, 1024)), where
+        else:
+            assert plan.aligned in (0, softmax.ROWS) and plan.blocks == 1, where
 
 
 def test_a_linear_plan_gives_every_part_at_least_one_step() -> None:
-    for (M, N, K), (sms, hopper) in itertools.product(itertools.product(SIZES[:-1], SIZES[:-1], SIZES), DEVICES):
-        plan = linear.choose(M, N, K, sms, hopper)
-        assert 1 <= plan.splits <= max(1, -(-K // linear.BLOCK_K)), (M, N, K, plan)
-        assert plan.width == (0 if not hopper else 32 if M <= 32 else 128)
+    for (M, N, K), (sms, hopper) in itertools.product(itertools.product(SIZES[:-1:2], SIZES[:-1:2], SIZES), DEVICES[:2]):
+        for name, plan in linear.recipes(M, N, K, sms, hopper).items():
+            where = (M, N, K, sms, name, plan)
+            if plan.variant == linear.ROWS:
+                per_split = -(-K // plan.splits)
+                segment = -(-per_split // 128) * 128
+                assert M <= linear.MOST_ROWS and (plan.splits - 1) * segment < K, where
+                assert linear._power_of_two(M) * segment * 4 <= 48 << 10, where
+            elif plan.variant != linear.TORCH:
+                assert 1 <= plan.splits <= max(1, -(-K // linear.BLOCK_K)), where
+                assert (plan.variant == linear.PORTABLE) == (not hopper), where
+
+
+def test_what_was_measured_nearby_goes_before_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = matvec.choose(4096, 4096, 4, True, True, 132, True, "NVIDIA H200")
+    monkeypatch.setattr(matvec, "TUNED", {"H200": ((4, True, 4096, 4096, "strip 8 cluster 8"),)})
+    matvec.choose.cache_clear()
+    try:
+        at = matvec.choose(4096, 4096, 4, True, True, 132, True, "NVIDIA H200")
+        assert at.clustered and at.segments == 8 and at.rows == 8
+        assert matvec.choose(6000, 4096, 4, True, True, 132, True, "NVIDIA H200").segments == 8
+        assert matvec.choose(4096, 4096, 4, True, True, 132, True, "NVIDIA A100-SXM4-80GB") == rule
+        assert not matvec.choose(4096, 65536, 4, True, True, 132, True, "NVIDIA H200").clustered
+    finally:
+        matvec.choose.cache_clear()
+
+
+def test_a_measured_recipe_that_a_shape_cannot_have_leaves_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = matvec._rule(100, 4097, 4, False, False, 132, True)
+    monkeypatch.setattr(matvec, "TUNED", {"H200": ((4, False, 100, 4096, "ring"),)})
+    matvec.choose.cache_clear()
+    try:
+        assert matvec.choose(100, 4097, 4, False, False, 132, True, "NVIDIA H200") == rule
+    finally:
+        matvec.choose.cache_clear()
 
 
 def test_a_plan_reads_as_a_sentence() -> None:
-    assert str(matvec.choose(2048, 1 << 20, 4, True, False, 132, True)) == (
+    assert str(matvec._rule(2048, 1 << 20, 4, True, False, 132, True)) == (
         "ring: 4 rows x 4 KB x 10 stages, 32 segments of 32768, then combine, 16-byte loads"
     )
-    assert str(softmax.choose(8192, True, True)) == (
-        "block: 256 threads a block, 1 blocks a row, 16-byte loads and stores"
+    assert str(softmax._rule(8192, softmax.ROWS, True)) == (
+        "block: 256 threads a block, 1 block a row, 16-byte loads and stores"
     )
-    assert str(linear.choose(1, 8192, 8192, 132, False)) == "portable: mma.sync, 128 x 128 tiles, K in 2 parts"
+    assert str(linear._rule(9, 8192, 8192, 132, False)) == (
+        "split x, then portable: mma.sync, 128 x 128 tiles, K in 2 parts"
+    )

@@ -20,7 +20,7 @@ def test_an_exported_kernel_imports_only_python_and_torch(name: str) -> None:
     modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert {module.split(".")[0] for module in modules} <= {
-        "__future__", "ctypes", "dataclasses", "functools", "os", "torch", "typing", "weakref",
+        "__future__", "ctypes", "dataclasses", "functools", "math", "os", "torch", "typing", "weakref",
     }  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def test_explain_answers_with_the_plan_of_the_asked_device() -> None:
     assert gallery.explain("matvec", 2048, 1 << 20, device="a100").startswith("direct: ")
     assert gallery.explain("linear_gelu_softmax", 1024, 8192, 8192).splitlines() == [
         "split x, then hopper: wgmma, 128 x 128 tiles, K in 1 part",
-        "block: 256 threads a block, 1 blocks a row, 16-byte loads and stores",
+        "block: 256 threads a block, 1 block a row, 16-byte loads and stores",
     ]
     assert "portable" in gallery.explain("linear", 64, 512, 16384, device="rtx4090")
 

@@ -58,26 +58,44 @@ def test_matvec_agrees_with_float64_over_shapes_strides_and_alignments(dtype: to
                 assert error <= HALF_STEP[dtype], (M, K, extra, shift, error)
 
 
-def test_every_matvec_plan_gives_the_same_product() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_every_matvec_recipe_gives_the_same_product_twice(dtype: torch.dtype, transposed: bool) -> None:
     k = matvec_kernel
-    A, x = torch.randn(130, 9000, device="cuda"), torch.randn(9000, device="cuda")
+    sms, hopper, _ = k._device(0)
+    for M, K in ((130, 9000), (1, 70000), (5000, 64), (264, 4096), (4104, 1032)):
+        A = torch.randn((K, M) if transposed else (M, K), device="cuda").to(dtype)
+        A, x = A.t() if transposed else A, torch.randn(K, device="cuda").to(dtype)
+        exact = A.double() @ x.double()
+        for aligned in (True, False):
+            if aligned and A.stride(1 if transposed else 0) * A.element_size() % 16:
+                continue
+            for name, plan in k.recipes(M, K, A.element_size(), aligned, transposed, sms, hopper).items():
+                y = k.matvec(A, x, plan)
+                assert distance(y, exact) < 2 * HALF_STEP[dtype], (M, K, name, plan)
+                assert torch.equal(y, k.matvec(A, x, plan)), (M, K, name, plan)
+
+
+def test_a_captured_matvec_whose_blocks_meet_replays_beside_others() -> None:
+    k = matvec_kernel
+    A, x = torch.randn(70000, 33, device="cuda").t(), torch.randn(70000, device="cuda")
+    plan = k.recipes(33, 70000, 4, False, True, *k._device(0)[:2])["strip 8 x2 met"]
     exact = A.double() @ x.double()
-    for plan in (
-        *(
-            k._cut(k.DIRECT, True, 9000, 1024, s, c, r)
-            for s, c in ((1, False), (5, False), (4, True))
-            for r in (1, 2, 4)
-        ),
-        k._choose_ring(130, 9000, 4, 132),
-    ):
-        assert distance(k.matvec(A, x, plan), exact) < 2e-6, plan
-    B = A.t().contiguous().t()
-    for plan in (
-        k._cut(k.STRIP, False, 9000, 1, s, c, w, 32)
-        for w in (1, 2, 4, 8)
-        for s, c in ((1, False), (9, False), (4, True))
-    ):
-        assert distance(k.matvec(B, x, plan), exact) < 2e-6, plan
+    k.matvec(A, x, plan)
+    graphs = []
+    for _ in range(2):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = k.matvec(A, x, plan)
+        graphs.append((graph, y, torch.cuda.Stream()))
+    for _ in range(20):
+        for graph, _, stream in graphs:
+            with torch.cuda.stream(stream):
+                graph.replay()
+        k.matvec(A, x, plan)
+    torch.cuda.synchronize()
+    assert all(distance(y, exact) < 2e-6 for _, y, _ in graphs)
+    assert distance(k.matvec(A, x, plan), exact) < 2e-6
 
 
 def test_matvec_of_more_than_two_to_the_31_elements() -> None:
@@ -150,21 +168,11 @@ def test_softmax_agrees_with_float64_over_lengths_and_prologues(dtype: torch.dty
             )
 
 
-def test_every_softmax_plan_takes_special_rows_as_torch_does() -> None:
+def test_every_softmax_recipe_takes_special_rows_as_torch_does() -> None:
     k = softmax_kernel
-    for N, plans in {
-        512: [k.Plan(k.WARP, 256, 1, a) for a in (True, False)],
-        2048: [k.Plan(k.BLOCK, t, 1, True) for t in (128, 256, 512, 1024)]
-        + [k.Plan(k.ONLINE, 1024, 1, a) for a in (True, False)],
-        16384: [
-            k.Plan(k.CLUSTER, t, b, a)
-            for t in (256, 512)
-            for b in (2, 4, 8)
-            for a in (True, False)
-            if t * b * 32 >= 16384
-        ],
-    }.items():
-        z = torch.randn(8, N, device="cuda")
+    hopper = k._device(0)[0]
+    for N in (512, 1001, 2048, 5003, 16384, 32767, 65536, 131075):
+        z = torch.randn(9, N, device="cuda")
         z[0, 3], z[1, N // 2], z[2], z[3, : N // 2], z[4, 7], z[5] = (
             float("nan"),
             float("inf"),
@@ -173,9 +181,32 @@ def test_every_softmax_plan_takes_special_rows_as_torch_does() -> None:
             1e30,
             -3e38,
         )
+        z[6, : N // 2], z[6, N // 2 :] = float("-inf"), z[6, N // 2 :] - 1e4
         exact = torch.softmax(z, 1)
-        for plan in plans:
-            assert torch.allclose(k.softmax(z, plan=plan), exact, rtol=1e-5, atol=1e-30, equal_nan=True), (N, plan)
+        aligned = k.ROWS if N % 4 == 0 else k.WHOLE
+        for name, plan in k.recipes(9, N, 4, aligned, hopper, True).items():
+            assert torch.allclose(k.softmax(z, plan=plan), exact, rtol=1e-5, atol=1e-30, equal_nan=True), (N, name)
+            again = z.clone()
+            if plan.variant != k.TORCH:
+                found = k.softmax(again, in_place=True, plan=plan)
+                assert found.data_ptr() == again.data_ptr(), (N, name)
+                assert torch.allclose(again, exact, rtol=1e-5, atol=1e-30, equal_nan=True), (N, name)
+
+
+def test_softmax_of_rows_that_begin_anywhere_takes_bias_and_masks() -> None:
+    k = softmax_kernel
+    for dtype in (torch.float32, torch.bfloat16):
+        for N in (2049, 5003, 50257):
+            z, bias = (torch.randn(7, N, device="cuda") * 2).to(dtype), torch.randn(N, device="cuda").to(dtype)
+            keep, add = torch.rand(7, N, device="cuda") < 0.9, torch.randn(7, N, device="cuda").to(dtype)
+            middle = F.gelu(z.double() + bias.double()) * 0.5
+            for mask, exact in (
+                (keep, torch.softmax(middle.masked_fill(~keep, float("-inf")), 1)),
+                (add, torch.softmax(middle + add.double(), 1)),
+            ):
+                for name, plan in k.recipes(7, N, z.element_size(), k.WHOLE, k._device(0)[0], False).items():
+                    found = k.softmax(z, bias=bias, mask=mask, scale=0.5, activation="gelu", plan=plan)
+                    assert distance(found, exact) <= 2 * HALF_STEP[dtype], (dtype, N, name)
 
 
 def layer(M: int, N: int, K: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -209,17 +240,30 @@ def test_every_linear_plan_and_epilogue_agrees_with_float64() -> None:
         "relu": F.relu(z),
         "silu": F.silu(z),
     }
-    for plan in (k.Plan(128, 1), k.Plan(128, 4), k.Plan(32, 1), k.Plan(32, 3), k.Plan(0, 1), k.Plan(0, 2)):
+    variants = (k.HOPPER_128, k.HOPPER_64, k.HOPPER_32) if k._device(0)[1] else ()
+    for plan in (k.Plan(variant, splits) for variant in (*variants, k.PORTABLE) for splits in (1, 3)):
         for activation, exact in functions.items():
             found = k.linear(x, w, b, activation=activation, scale=0.5, residual=residual, plan=plan)
             assert distance(found, exact * 0.5 + residual.double()) < 2e-6, (plan, activation)
 
 
-def test_linear_answers_special_rows_in_plain_float32() -> None:
+def test_linear_of_few_rows_agrees_with_float64() -> None:
+    k = linear_kernel
+    for M, N, K in ((1, 1, 1), (1, 512, 512), (2, 130, 70001), (5, 1000, 4100), (8, 33, 129), (16, 2049, 3000)):
+        x, w, b = layer(M, N, K)
+        exact = F.gelu(x.double() @ w.double().t() + b.double())
+        for times in (1, 2, 4):
+            plan = k.Plan(k.ROWS, k._row_splits(M, K, times))
+            assert distance(k.linear(x, w, b, activation="gelu", plan=plan), exact) < 2e-6, (M, N, K, plan)
+
+
+@pytest.mark.parametrize("rows", [70, 7])
+def test_linear_answers_special_rows_in_plain_float32(rows: int) -> None:
     x, w, b = layer(70, 90, 333)
     x[1, 3], x[2, 9], w[5, 2], w[6, 0] = float("inf"), float("nan"), float("-inf"), float("nan")
     x[3], x[4], w[7] = 0, x[4] * 1e-38, w[7] * 1e25
     x[5, 0], x[6] = 1e9, x[6] * 0
+    x = x[:rows]
     exact, found = F.linear(x, w, b), gallery.linear(x, w, b)
     assert torch.equal(found.isnan(), exact.isnan()) and torch.equal(found.isinf(), exact.isinf())
     bound = (x.abs() @ w.abs().t() + b.abs()) * 1e-6

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kernelwright.device.specs import spec
 from kernelwright.errors import UsageError
+from kernelwright.gallery import _tables as tables
 from kernelwright.gallery.kernels import linear, matvec, softmax
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -29,14 +30,19 @@ def explanation(name: str, shape: tuple[int, ...], *, dtype: str, transposed: bo
         )
     facts = spec(device)
     hopper = facts.compute_capability == (9, 0)
+    tables.install()
     if name == "matvec":
         M, K = shape
         aligned = (M if transposed else K) * ITEM_BYTES[dtype] % 16 == 0
-        return str(matvec.choose(M, K, ITEM_BYTES[dtype], aligned, transposed, facts.multiprocessors, hopper))
+        sms = facts.multiprocessors
+        return str(matvec.choose(M, K, ITEM_BYTES[dtype], aligned, transposed, sms, hopper, facts.name))
     if name == "softmax":
-        return str(softmax.choose(shape[1], shape[1] * ITEM_BYTES[dtype] % 16 == 0, hopper))
+        M, N = shape
+        rows = softmax.ROWS if N * ITEM_BYTES[dtype] % 16 == 0 else softmax.WHOLE
+        return str(softmax.choose(M, N, ITEM_BYTES[dtype], rows, hopper, False, True, facts.name))
     M, N, K = shape
-    lines = [f"split x, then {linear.choose(M, N, K, facts.multiprocessors, hopper)}"]
+    lines = [str(linear.choose(M, N, K, facts.multiprocessors, hopper, facts.name))]
     if name == "linear_gelu_softmax":
-        lines.append(str(softmax.choose(N, N % 4 == 0, hopper)))
+        rows = softmax.ROWS if N % 4 == 0 else softmax.WHOLE
+        lines.append(str(softmax.choose(M, N, 4, rows, hopper, False, False, facts.name)))
     return "\n".join(lines)

@@ -12,10 +12,13 @@ from typing import Any
 
 import torch
 
+from kernelwright.gallery import _tables
 from kernelwright.gallery.kernels import linear as _linear
 from kernelwright.gallery.kernels import linear_gelu_softmax as _linear_gelu_softmax
 from kernelwright.gallery.kernels import matvec as _matvec
 from kernelwright.gallery.kernels import softmax as _softmax
+
+_tables.install()
 
 
 def _operator(name: str, function: Callable[..., torch.Tensor], fake: Callable[..., torch.Tensor]) -> Any:

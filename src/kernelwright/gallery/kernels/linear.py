@@ -10,25 +10,26 @@ out = activation(x @ W.T + bias) * scale + residual, float32 in and out. The sch
             registers with ordinary rounding.
   finish    The powers of two are undone exactly; bias, activation, scale and residual are applied in registers.
 
-Kernels: `hopper` (wgmma, 128 x 128 or 128 x 32 tiles, a TMA ring, one producer and two consumer warpgroups, two
+Kernels: `hopper` (wgmma, tiles of 128, 64 or 32 rows of x, a TMA ring, one producer and two consumer warpgroups, two
 temporaries so that additions overlap the next product) and `portable` (mma.sync m16n8k16, sm_80 and newer, plain
 loads, 40 KB of static shared memory). With few tiles the columns are divided among blocks, whose partial results a
-second kernel adds in a fixed order. Deterministic.
+second kernel adds in a fixed order. Deterministic. Up to 16 rows of x the weight's bytes are all that counts: `rows`
+reads W once, as it is, and multiplies in plain float32 with short chains; it needs no split at all.
 
-Rows that the scheme does not fit are found on the device while splitting and recomputed in plain float32 by a last
-kernel that otherwise returns at once: rows with Inf or NaN (their hi/lo split would be NaN), rows whose largest
+Rows that the scheme does not fit are found on the device while splitting, and their outputs are computed in plain
+float32 behind the tile's own: rows with Inf or NaN (their hi/lo split would be NaN), rows whose largest
 magnitude lies outside 2^-60..2^60, and rows whose largest magnitude exceeds 2^14 times the mean magnitude of their
-non-zero elements. Such rows are slow (a warp an output), never wrong. Within a row, elements below 2^-15 of the
-largest keep an absolute precision of 2^-39 of the largest: the error is as small as float32's relative to max|x_m| *
-sum|w_n|, not relative to each product (graded matrices whose small elements meet the other side's large ones lose
-bits; multiply those in float32).
+non-zero elements. Such rows are slow (a warp for one output after the other), never wrong. Within a row, elements
+below 2^-15 of the largest keep an absolute precision of 2^-39 of the largest: the error is as small as float32's
+relative to max|x_m| * sum|w_n|, not relative to each product (graded matrices whose small elements meet the other
+side's large ones lose bits; multiply those in float32).
 
 Weights are split once: the planes are kept while the weight is the same tensor with the same `_version`, storage,
 shape and strides, and the storage is held, so that its address cannot be reused meanwhile. An in-place operation,
 `load_state_dict`, `.to()`, an optimiser step or a new `.data` changes one of these. During a CUDA-graph capture and
-for inference tensors (no `_version`) the split is part of each call. What PyTorch itself does not count cannot be
-seen: writes through `weight.data` and by raw pointers; after those, call `forget(weight)`. Planes take as much
-memory as the weight.
+for inference tensors (no `_version`) the split is part of each call, in one launch with that of x. What PyTorch
+itself does not count cannot be seen: writes through `weight.data` and by raw pointers; after those, call
+`forget(weight)`. Planes take as much memory as the weight.
 
 Limits: float32; x [..., K], W [N, K], contiguous last dimension (others are copied); M, N, K up to 2^31 - 1. Forward
 only. Measured: docs/gallery.md.
@@ -38,6 +39,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
 import weakref
 from dataclasses import dataclass
@@ -45,6 +47,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.utils.cpp_extension import load_inline
 
 CUDA_SOURCE = r"""
@@ -58,6 +61,13 @@ CUDA_SOURCE = r"""
 namespace linear {
 
 constexpr int BLOCK_K = 64;  // columns summed inside the tensor core before they are added to float32 registers
+
+// Launches may overlap the end of the kernel in front of them: nothing is read or written before this (Hopper).
+__device__ __forceinline__ void earlier_kernels_have_ended() {
+#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 // ---- split: a row -> scaled fp16 planes hi and lo, and the factor that undoes the scaling (negative: the scheme
 // does not fit) ---
@@ -76,15 +86,25 @@ __device__ __forceinline__ float4 four(const float* row, int column, int K) {
                        column + 2 < K ? row[column + 2] : 0.f, column + 3 < K ? row[column + 3] : 0.f);
 }
 
+struct Operand {
+    const float* source;
+    int64_t stride;
+    int rows;
+    __half *hi, *lo;
+    float* undo;
+};
+// One block a row, the first operand's rows and then the second's.
 template <bool ALIGNED>
-__global__ void __launch_bounds__(256)
-    split_kernel(const float* __restrict__ source, int64_t stride, int K, int padded, __half* __restrict__ hi,
-                 __half* __restrict__ lo, float* __restrict__ undo, int* __restrict__ misfits) {
+__global__ void __launch_bounds__(256) split_kernel(const Operand first, const Operand second, int K, int padded) {
     constexpr int HELD = 8;  // float4 a thread keeps: rows of up to 8192 columns are read once
     __shared__ float highest_of[8], sum_of[8];
     __shared__ int count_of[8];
-    const float* row = source + blockIdx.x * stride;
+    const bool is_first = blockIdx.x < first.rows;
+    const Operand& o = is_first ? first : second;
+    const int64_t r = is_first ? blockIdx.x : blockIdx.x - first.rows;
+    const float* row = o.source + r * o.stride;
     float4 held[HELD];
+    earlier_kernels_have_ended();
     float highest = 0.f, sum = 0.f;
     int count = 0;
     auto look = [&](float4 v) {
@@ -114,14 +134,12 @@ __global__ void __launch_bounds__(256)
     // Written so that NaN fails: Inf makes the exponent 128, NaN makes the sum NaN.
     const bool fits = zero || (exponent >= -60 && exponent <= 60 && highest * (count * 0x1p-14f) <= sum);
     const float scale = zero ? 1.f : fits ? __uint_as_float(static_cast<uint32_t>(14 - exponent + 127) << 23) : 0.f;
-    if (threadIdx.x == 0) {
-        undo[blockIdx.x] = zero   ? 1.f
-                           : fits ? __uint_as_float(static_cast<uint32_t>(exponent - 14 + 127) << 23)
-                                  : -1.f;
-        if (!fits && misfits) misfits[1 + atomicAdd(misfits, 1)] = blockIdx.x;
-    }
-    uint2* h = reinterpret_cast<uint2*>(hi + int64_t(blockIdx.x) * padded);
-    uint2* l = reinterpret_cast<uint2*>(lo + int64_t(blockIdx.x) * padded);
+    if (threadIdx.x == 0)
+        o.undo[r] = zero   ? 1.f
+                    : fits ? __uint_as_float(static_cast<uint32_t>(exponent - 14 + 127) << 23)
+                           : -1.f;
+    uint2* h = reinterpret_cast<uint2*>(o.hi + r * padded);
+    uint2* l = reinterpret_cast<uint2*>(o.lo + r * padded);
     auto put = [&](int piece, float4 v) {
         if (piece * 4 >= padded) return;
         uint2 a = make_uint2(0, 0), b = a;
@@ -172,6 +190,9 @@ __device__ __noinline__ float finish_any(const Epilogue& e, float v, int64_t m, 
 }
 
 struct Product {
+    const float *x, *w;  // the operands themselves
+    int64_t x_stride, w_stride;
+    int K;
     const float *undo_x, *undo_w;
     float* out;      // [M][N]
     float* partial;  // [splits][M][N], or null
@@ -199,10 +220,39 @@ struct Product {
             sum[i] += epilogue.residual[min(m, M - 1) * epilogue.residual_stride + min(n, N - 1)];
         }
     }
+    // Those of a warp's outputs whose row of x or W the scheme does not fit (`any`: this thread has some): the columns
+    // begin .. end once more, in plain float32, by all lanes for one output after the other. After the stores.
+    template <int ACTIVATION, int COUNT, typename At>
+    __device__ __forceinline__ void redo(float* to, int begin, int end, At at, bool any) const {
+        if (!__any_sync(0xffffffffu, any)) return;
+#pragma unroll 1
+        for (int i = 0; i < COUNT; ++i) {
+            int m, n;
+            at(i, m, n);
+            const bool mine = m < M && n < N && (undo_x[min(m, M - 1)] < 0.f || undo_w[min(n, N - 1)] < 0.f);
+            for (uint32_t who = __ballot_sync(0xffffffffu, mine); who; who &= who - 1) {
+                const int lane = __ffs(who) - 1;
+                const int row = __shfl_sync(0xffffffffu, m, lane), column = __shfl_sync(0xffffffffu, n, lane);
+                const float *a = x + row * x_stride, *b = w + column * w_stride;
+                float parts[4] = {};
+                int64_t k = begin + threadIdx.x % 32;
+                for (; k + 96 < end; k += 128)
+#pragma unroll
+                    for (int u = 0; u < 4; ++u) parts[u] = fmaf(a[k + 32 * u], b[k + 32 * u], parts[u]);
+                for (; k < end; k += 32) parts[0] = fmaf(a[k], b[k], parts[0]);
+                float v = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+                for (int offset = 16; offset > 0; offset >>= 1) v += __shfl_xor_sync(0xffffffffu, v, offset);
+                if (threadIdx.x % 32 == lane)
+                    to[int64_t(row) * N + column] =
+                        partial ? v : finish_as<ACTIVATION>(epilogue, v + bias(column), row, column);
+            }
+        }
+    }
 };
 
 __global__ void __launch_bounds__(256) reduce_kernel(const Product p) {
     const int64_t at = blockIdx.x * int64_t(256) + threadIdx.x, size = int64_t(p.M) * p.N;
+    earlier_kernels_have_ended();
     if (at >= size) return;
     const int n = static_cast<int>(at % p.N);
     float v = 0.f;
@@ -210,34 +260,65 @@ __global__ void __launch_bounds__(256) reduce_kernel(const Product p) {
     p.out[at] = finish_any(p.epilogue, v + p.bias(n), at / p.N, n);
 }
 
-// Outputs of rows that the scheme does not fit, in plain float32: a warp an output. Without such rows it returns at
-// once.
-__global__ void __launch_bounds__(256)
-    misfit_kernel(const Product p, const float* __restrict__ x, int64_t x_stride, const float* __restrict__ w,
-                  int64_t w_stride, int K, const int* __restrict__ misfits) {
-    const int count = misfits[0];
-    for (int64_t first = blockIdx.x; first < p.M; first += int64_t(gridDim.x) * 256) {
-        const int64_t mine = first + int64_t(threadIdx.x) * gridDim.x;
-        if (!__syncthreads_or(mine < p.M && p.undo_x[mine] < 0.f) && count == 0) continue;
-        for (int i = 0; i < 256; ++i) {
-            const int64_t m = first + int64_t(i) * gridDim.x;
-            if (m >= p.M) break;
-            const bool whole = p.undo_x[m] < 0.f;
-            const int wanted = whole ? p.N : count;
-            for (int j = blockIdx.y * 8 + threadIdx.x / 32; j < wanted; j += gridDim.y * 8) {
-                const int n = whole ? j : misfits[1 + j];
-                const float *a = x + m * x_stride, *b = w + n * w_stride;
-                float sum[4] = {};
-                int64_t k = threadIdx.x % 32;
-                for (; k + 96 < K; k += 128)
+// ---- rows: few rows of x, in plain float32. A block's warps take R rows of W each and one segment of the columns,
+// whose part of x lies in shared memory; W is read once, as it is.
+__device__ __forceinline__ float4 streamed(const float* p) {  // volatile: all of a step's loads before the first use
+    float4 v;
+    asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
+    return v;
+}
+template <int MX, int R, bool ALIGNED>
+__global__ void __launch_bounds__(256) rows_kernel(const Product p, int segment) {
+    constexpr int U = 8 / R, STEP = 128;  // eight loads a thread in flight; a warp's step is 128 columns
+    extern __shared__ __align__(16) float xs[];  // [MX][segment]
+    const int split = blockIdx.x % p.splits, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int n0 = (blockIdx.x / p.splits * 8 + warp) * R;
+    const int begin = split * segment, count = min(segment, p.K - begin);
+    earlier_kernels_have_ended();
+    for (int i = threadIdx.x; i < MX * segment; i += 256) {
+        const int m = i / segment, k = i % segment;
+        xs[i] = m < p.M && k < count ? p.x[m * p.x_stride + begin + k] : 0.f;
+    }
+    __syncthreads();
+    const float* rows[R];
 #pragma unroll
-                    for (int u = 0; u < 4; ++u) sum[u] = fmaf(a[k + 32 * u], b[k + 32 * u], sum[u]);
-                for (; k < K; k += 32) sum[0] = fmaf(a[k], b[k], sum[0]);
-                float v = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-                for (int offset = 16; offset > 0; offset >>= 1) v += __shfl_xor_sync(0xffffffffu, v, offset);
-                if (threadIdx.x % 32 == 0) p.out[m * p.N + n] = finish_any(p.epilogue, v + p.bias(n), m, n);
+    for (int r = 0; r < R; ++r) rows[r] = p.w + min(n0 + r, p.N - 1) * p.w_stride + begin;
+    float sum[MX * R] = {};
+    for (int first = 0; first < count; first += STEP * U) {
+        float4 w[U][R];
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+            const int k = first + u * STEP + lane * 4;
+#pragma unroll
+            for (int r = 0; r < R; ++r) {
+                w[u][r] = make_float4(0.f, 0.f, 0.f, 0.f);
+                if (ALIGNED) {
+                    if (k < count) w[u][r] = streamed(rows[r] + k);
+                } else if (k < count) {
+                    w[u][r] = four<false>(rows[r], k, count);
+                }
             }
         }
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+            const int k = first + u * STEP + lane * 4;
+            if (k >= count) break;  // zeros times an Inf of x would be NaN
+#pragma unroll
+            for (int m = 0; m < MX; ++m) {
+                const float4 v = *reinterpret_cast<const float4*>(xs + m * segment + k);
+#pragma unroll
+                for (int r = 0; r < R; ++r)
+                    sum[m * R + r] += fmaf(w[u][r].w, v.w, fmaf(w[u][r].z, v.z, fmaf(w[u][r].y, v.y, w[u][r].x * v.x)));
+            }
+        }
+    }
+    float* to = p.target(split);
+#pragma unroll
+    for (int i = 0; i < MX * R; ++i) {
+        for (int offset = 16; offset > 0; offset >>= 1) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], offset);
+        const int m = i / R, n = n0 + i % R;
+        if (lane == i % 32 && m < p.M && n < p.N)
+            to[int64_t(m) * p.N + n] = p.partial ? sum[i] : finish_any(p.epilogue, sum[i] + p.bias(n), m, n);
     }
 }
 
@@ -274,6 +355,7 @@ __global__ void __launch_bounds__(256, 1)
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
     const int wm = warp % 2 * 64, wn = warp / 2 * 32;
 
+    earlier_kernels_have_ended();
     uint4 next[8];  // this thread's two 16-byte pieces of each plane's next stage
     auto fetch = [&](int k) {
 #pragma unroll
@@ -347,6 +429,10 @@ __global__ void __launch_bounds__(256, 1)
         at(i, m, n);
         if (m < p.M && n < p.N) to[int64_t(m) * p.N + n] = sum[i];
     }
+    bool any = false;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) any |= undo_m[i] < 0.f || undo_n[i] < 0.f;
+    p.redo<ACTIVATION, 64>(to, begin, min(end, p.K), at, any);
 }
 
 // ---- Hopper: wgmma; its rows are W's, its columns x's
@@ -386,7 +472,7 @@ __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address) {
 }
 #define D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define D16(i) D4(i), D4(i + 4), D4(i + 8), D4(i + 12)
-// d (64 x 128 or 64 x 32, a warpgroup's registers) = a (64 x 16) * b^T (16 x n), added to d unless `add` is 0
+// d (64 x 128, 64 x 64 or 64 x 32, a warpgroup's registers) = a (64 x 16) * b^T (16 x n), added to d unless `add` is 0
 __device__ __forceinline__ void wgmma(float (&d)[64], uint64_t a, uint64_t b, int add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
@@ -396,6 +482,14 @@ __device__ __forceinline__ void wgmma(float (&d)[64], uint64_t a, uint64_t b, in
         "%59,%60,%61,%62,%63},"
         " %64, %65, p, 1, 1, 0, 0;\n}\n"
         : D16(0), D16(16), D16(32), D16(48)
+        : "l"(a), "l"(b), "r"(add));
+}
+__device__ __forceinline__ void wgmma(float (&d)[32], uint64_t a, uint64_t b, int add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%"
+        "29,%30,%31}, %32, %33, p, 1, 1, 0, 0;\n}\n"
+        : D16(0), D16(16)
         : "l"(a), "l"(b), "r"(add));
 }
 __device__ __forceinline__ void wgmma(float (&d)[16], uint64_t a, uint64_t b, int add) {
@@ -418,7 +512,7 @@ struct Running {
 template <int WIDTH>
 struct Ring {
     static constexpr int W_PLANE = 128 * BLOCK_K * 2, X_PLANE = WIDTH * BLOCK_K * 2, STAGE = 2 * (W_PLANE + X_PLANE);
-    static constexpr int STAGES = WIDTH == 128 ? 3 : 5, BYTES = STAGES * STAGE + 1024;
+    static constexpr int STAGES = WIDTH == 128 ? 3 : WIDTH == 64 ? 4 : 5, BYTES = STAGES * STAGE + 1024;
 };
 
 template <int WIDTH, int ACTIVATION>
@@ -437,6 +531,7 @@ __global__ void __launch_bounds__(384, 1)
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
+    earlier_kernels_have_ended();
     const int tiles_m = (p.M + WIDTH - 1) / WIDTH, tiles_n = (p.N + 127) / 128, items = tiles_m * tiles_n * p.splits;
     const int blocks = p.padded / BLOCK_K;
     const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
@@ -537,6 +632,10 @@ __global__ void __launch_bounds__(384, 1)
             where(i, m, n);
             if (m < p.M && n < p.N) to[int64_t(m) * p.N + n] = sum[i];
         }
+        bool any = undo_n[0] < 0.f || undo_n[1] < 0.f;
+#pragma unroll
+        for (int i = 0; i < REGISTERS / 2; ++i) any |= undo_m[i] < 0.f;
+        p.redo<ACTIVATION, REGISTERS>(to, first * BLOCK_K, min(last * BLOCK_K, p.K), where, any);
     }
 #endif
 }
@@ -562,90 +661,134 @@ inline CUresult tile_map(CUtensorMap* map, const void* planes, int64_t rows, int
 
 // ---- host
 // ---------------------------------------------------------------------------------------------------------------------
-inline cudaError_t split(const float* source, int64_t stride, int rows, int K, int padded, void* hi, void* lo,
-                         float* undo, int* misfits, cudaStream_t stream) {
-    const bool aligned = reinterpret_cast<uintptr_t>(source) % 16 == 0 && (rows == 1 || stride % 4 == 0);
-    if (misfits)
-        if (cudaError_t e = cudaMemsetAsync(misfits, 0, sizeof(int), stream)) return e;
-    auto kernel = aligned ? split_kernel<true> : split_kernel<false>;
-    kernel<<<rows, 256, 0, stream>>>(source, stride, K, padded, static_cast<__half*>(hi), static_cast<__half*>(lo),
-                                     undo, misfits);
+// On Hopper a launch may overlap the end of the kernel in front of it.
+template <typename... Parameters, typename... Given>
+cudaError_t launch(void (*kernel)(Parameters...), int64_t grid, int threads, int bytes, cudaStream_t stream,
+                   const Given&... given) {
+#ifdef GALLERY_HOPPER
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(grid)), config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = bytes, config.stream = stream, config.attrs = &attribute, config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, kernel, given...);
+#else
+    const unsigned blocks = static_cast<unsigned>(grid);
+    kernel<<<blocks, threads, bytes, stream>>>(given...);
     return cudaGetLastError();
+#endif
 }
+
+inline cudaError_t split(const Operand& first, const Operand& second, int K, int padded, cudaStream_t stream) {
+    auto aligned = [](const Operand& o) {
+        return o.rows == 0 || (reinterpret_cast<uintptr_t>(o.source) % 16 == 0 && (o.rows == 1 || o.stride % 4 == 0));
+    };
+    return launch(aligned(first) && aligned(second) ? split_kernel<true> : split_kernel<false>,
+                  int64_t(first.rows) + second.rows, 256, 0, stream, first, second, K, padded);
+}
+
+enum Variant { PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128, ROWS };
 
 struct Planes {
     const void *x_hi, *x_lo, *w_hi, *w_lo;
 };
 
 template <int ACTIVATION>
-cudaError_t multiply_as(int width, const Planes& planes, const Product& p, int sms, cudaStream_t stream) {
-    const int rows = width ? width : 128;
-    const int items = (p.M + rows - 1) / rows * ((p.N + 127) / 128) * p.splits;
-    if (width == 0) {
-        portable_kernel<ACTIVATION><<<items, 256, 0, stream>>>(
-            static_cast<const __half*>(planes.x_hi), static_cast<const __half*>(planes.x_lo),
-            static_cast<const __half*>(planes.w_hi), static_cast<const __half*>(planes.w_lo), p);
-        return cudaGetLastError();
-    }
+cudaError_t multiply_as(int variant, const Planes& planes, const Product& p, int sms, cudaStream_t stream) {
+    const int width = variant == HOPPER_32 ? 32 : variant == HOPPER_64 ? 64 : 128;
+    const int64_t items = int64_t((p.M + width - 1) / width) * ((p.N + 127) / 128) * p.splits;
+    if (variant == PORTABLE)
+        return launch(portable_kernel<ACTIVATION>, items, 256, 0, stream, static_cast<const __half*>(planes.x_hi),
+                      static_cast<const __half*>(planes.x_lo), static_cast<const __half*>(planes.w_hi),
+                      static_cast<const __half*>(planes.w_lo), p);
 #ifdef GALLERY_HOPPER
     CUtensorMap w_hi, w_lo, x_hi, x_lo;
     if (tile_map(&w_hi, planes.w_hi, p.N, p.padded, 128) || tile_map(&w_lo, planes.w_lo, p.N, p.padded, 128) ||
         tile_map(&x_hi, planes.x_hi, p.M, p.padded, width) || tile_map(&x_lo, planes.x_lo, p.M, p.padded, width))
         return cudaErrorNotSupported;
-    auto kernel = width == 128 ? hopper_kernel<128, ACTIVATION> : hopper_kernel<32, ACTIVATION>;
-    const int bytes = width == 128 ? Ring<128>::BYTES : Ring<32>::BYTES;
+    auto kernel = width == 128  ? hopper_kernel<128, ACTIVATION>
+                  : width == 64 ? hopper_kernel<64, ACTIVATION>
+                                : hopper_kernel<32, ACTIVATION>;
+    const int bytes = width == 128 ? Ring<128>::BYTES : width == 64 ? Ring<64>::BYTES : Ring<32>::BYTES;
     if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) return e;
-    const int grid = items < sms ? items : sms;
-    kernel<<<grid, 384, bytes, stream>>>(w_hi, w_lo, x_hi, x_lo, p);
-    return cudaGetLastError();
+    return launch(kernel, items < sms ? items : sms, 384, bytes, stream, w_hi, w_lo, x_hi, x_lo, p);
 #else
     return cudaErrorInvalidDeviceFunction;
 #endif
 }
 
-// width: x rows of a Hopper tile (128 or 32), 0 for the portable kernel. Runs everything after the split.
-inline cudaError_t multiply(int width, const Planes& planes, const Product& p, const float* x, int64_t x_stride,
-                            const float* w, int64_t w_stride, int K, const int* misfits, int sms,
-                            cudaStream_t stream) {
+template <int MX, int R>
+cudaError_t rows_as(const Product& p, int segment, cudaStream_t stream) {
+    const bool aligned =
+        reinterpret_cast<uintptr_t>(p.w) % 16 == 0 && (p.N == 1 || p.w_stride % 4 == 0) && p.K % 4 == 0;
+    const int64_t groups = (p.N + 8 * R - 1) / (8 * R);
+    return launch(aligned ? rows_kernel<MX, R, true> : rows_kernel<MX, R, false>, groups * p.splits, 256,
+                  MX * segment * static_cast<int>(sizeof(float)), stream, p, segment);
+}
+// Segments are multiples of 128 columns, of which MX rows of x fit in the shared memory that needs no permission.
+inline cudaError_t rows(const Product& p, int sms, cudaStream_t stream) {
+    const int segment = ((p.K + p.splits - 1) / p.splits + 127) / 128 * 128;
+    const bool few = p.N * int64_t(p.splits) < int64_t(32) * sms;  // then one row of W a warp makes more blocks
+#define ROWS(MX) \
+    if (p.M <= MX) return few ? rows_as<MX, 1>(p, segment, stream) : rows_as<MX, 4>(p, segment, stream);
+    ROWS(1) ROWS(2) ROWS(4) ROWS(8) ROWS(16)
+#undef ROWS
+        return cudaErrorInvalidValue;
+}
+
+// Runs everything after the split.
+inline cudaError_t multiply(int variant, const Planes& planes, const Product& p, int sms, cudaStream_t stream) {
     cudaError_t e = cudaSuccess;
-    switch (p.epilogue.activation) {
-        case GELU_ERF:
-            e = multiply_as<GELU_ERF>(width, planes, p, sms, stream);
-            break;
+    if (variant == ROWS) {
+        e = rows(p, sms, stream);
+    } else {
+        switch (p.epilogue.activation) {
+            case GELU_ERF:
+                e = multiply_as<GELU_ERF>(variant, planes, p, sms, stream);
+                break;
 #ifndef GALLERY_ERF_ONLY
-        case GELU_TANH:
-            e = multiply_as<GELU_TANH>(width, planes, p, sms, stream);
-            break;
-        case RELU:
-            e = multiply_as<RELU>(width, planes, p, sms, stream);
-            break;
-        case SILU:
-            e = multiply_as<SILU>(width, planes, p, sms, stream);
-            break;
+            case GELU_TANH:
+                e = multiply_as<GELU_TANH>(variant, planes, p, sms, stream);
+                break;
+            case RELU:
+                e = multiply_as<RELU>(variant, planes, p, sms, stream);
+                break;
+            case SILU:
+                e = multiply_as<SILU>(variant, planes, p, sms, stream);
+                break;
 #endif
-        default:
-            e = multiply_as<NONE>(width, planes, p, sms, stream);
+            default:
+                e = multiply_as<NONE>(variant, planes, p, sms, stream);
+        }
     }
-    if (e) return e;
-    if (p.partial) reduce_kernel<<<static_cast<unsigned>((int64_t(p.M) * p.N + 255) / 256), 256, 0, stream>>>(p);
-    misfit_kernel<<<dim3(p.M < 256 ? p.M : 256, 8), 256, 0, stream>>>(p, x, x_stride, w, w_stride, K, misfits);
-    return cudaGetLastError();
+    if (e || !p.partial) return e;
+    return launch(reduce_kernel, (int64_t(p.M) * p.N + 255) / 256, 256, 0, stream, p);
 }
 }  // namespace linear
 // ---- end linear
 // -----------------------------------------------------------------------------------------------------------------
 
-extern "C" int linear_split(const float* source, int64_t stride, int rows, int K, int padded, void* hi, void* lo,
-                            float* undo, int* misfits, void* stream) {
-    return linear::split(source, stride, rows, K, padded, hi, lo, undo, misfits, static_cast<cudaStream_t>(stream));
+// Splits x [M, K] and W [N, K]; M or N may be 0.
+extern "C" int linear_split(const float* x, int64_t x_stride, int M, void* x_hi, void* x_lo, float* undo_x,
+                            const float* w, int64_t w_stride, int N, void* w_hi, void* w_lo, float* undo_w, int K,
+                            int padded, void* stream) {
+    return linear::split({x, x_stride, M, static_cast<__half*>(x_hi), static_cast<__half*>(x_lo), undo_x},
+                         {w, w_stride, N, static_cast<__half*>(w_hi), static_cast<__half*>(w_lo), undo_w}, K, padded,
+                         static_cast<cudaStream_t>(stream));
 }
-extern "C" int linear_multiply(int width, int splits, int sms, int M, int N, int K, int padded, const float* x,
+extern "C" int linear_multiply(int variant, int splits, int sms, int M, int N, int K, int padded, const float* x,
                                int64_t x_stride, const void* x_hi, const void* x_lo, const float* undo_x,
                                const float* w, int64_t w_stride, const void* w_hi, const void* w_lo,
-                               const float* undo_w, const int* misfits, const float* bias, const float* residual,
+                               const float* undo_w, const float* bias, const float* residual,
                                int64_t residual_stride, float scale, int activation, float* partial, float* out,
                                void* stream) {
-    const linear::Product p{undo_x,
+    const linear::Product p{x,
+                            w,
+                            x_stride,
+                            w_stride,
+                            K,
+                            undo_x,
                             undo_w,
                             out,
                             splits > 1 ? partial : nullptr,
@@ -654,8 +797,7 @@ extern "C" int linear_multiply(int width, int splits, int sms, int M, int N, int
                             padded,
                             splits,
                             {bias, residual, residual_stride, scale, activation}};
-    return linear::multiply(width, {x_hi, x_lo, w_hi, w_lo}, p, x, x_stride, w, w_stride, K, misfits, sms,
-                            static_cast<cudaStream_t>(stream));
+    return linear::multiply(variant, {x_hi, x_lo, w_hi, w_lo}, p, sms, static_cast<cudaStream_t>(stream));
 }
 """
 
@@ -666,12 +808,15 @@ CPP_SOURCE = r"""
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-extern "C" int linear_split(const float* source, int64_t stride, int rows, int K, int padded, void* hi, void* lo,
-                            float* undo, int* misfits, void* stream);
-extern "C" int linear_multiply(int width, int splits, int sms, int M, int N, int K, int padded, const float* x,
+#include <optional>
+
+extern "C" int linear_split(const float* x, int64_t x_stride, int M, void* x_hi, void* x_lo, float* undo_x,
+                            const float* w, int64_t w_stride, int N, void* w_hi, void* w_lo, float* undo_w, int K,
+                            int padded, void* stream);
+extern "C" int linear_multiply(int variant, int splits, int sms, int M, int N, int K, int padded, const float* x,
                                int64_t x_stride, const void* x_hi, const void* x_lo, const float* undo_x,
                                const float* w, int64_t w_stride, const void* w_hi, const void* w_lo,
-                               const float* undo_w, const int* misfits, const float* bias, const float* residual,
+                               const float* undo_w, const float* bias, const float* residual,
                                int64_t residual_stride, float scale, int activation, float* partial, float* out,
                                void* stream);
 
@@ -681,45 +826,64 @@ static void check_matrix(const torch::Tensor& t, const char* name) {
     TORCH_CHECK(t.dim() == 2 && (t.stride(1) == 1 || t.size(1) == 1), "linear: ", name,
                 " must be a matrix with contiguous rows");
 }
+static int64_t padded_of(const torch::Tensor& t) { return (t.size(1) + 63) / 64 * 64; }
+// A split operand in one allocation: planes hi and lo [rows, K rounded up to 64] of fp16, then the rows' factors.
+static torch::Tensor made_for(const torch::Tensor& t) {
+    return torch::empty({t.size(0) * (padded_of(t) * 2 + 2)}, t.options().dtype(torch::kFloat16));
+}
+struct Halves {
+    char *hi = nullptr, *lo = nullptr;
+    float* undo = nullptr;
+    Halves() = default;
+    Halves(const torch::Tensor& t, const torch::Tensor& of) {
+        const int64_t plane = of.size(0) * padded_of(of) * 2;
+        hi = static_cast<char*>(t.data_ptr()), lo = hi + plane, undo = reinterpret_cast<float*>(lo + plane);
+    }
+};
 
-// planes [2, rows, K rounded up to 64] of fp16, undo [rows], and for a weight misfits [1 + rows]: their number, then
-// the rows.
-void split(torch::Tensor source, torch::Tensor planes, torch::Tensor undo, torch::Tensor misfits) {
-    check_matrix(source, "the operand");
-    const c10::cuda::CUDAGuard guard(source.device());
-    char* data = static_cast<char*>(planes.data_ptr());
-    const int error = linear_split(source.data_ptr<float>(), source.stride(0), static_cast<int>(source.size(0)),
-                                   static_cast<int>(source.size(1)), static_cast<int>(planes.size(2)), data,
-                                   data + planes.size(1) * planes.size(2) * 2, undo.data_ptr<float>(),
-                                   misfits.numel() > 0 ? misfits.data_ptr<int>() : nullptr,
-                                   c10::cuda::getCurrentCUDAStream().stream());
+// The weight's split, to be kept.
+torch::Tensor split(torch::Tensor w) {
+    check_matrix(w, "the weight");
+    const c10::cuda::CUDAGuard guard(w.device());
+    const auto made = made_for(w);
+    const Halves h(made, w);
+    const int error = linear_split(nullptr, 0, 0, nullptr, nullptr, nullptr, w.data_ptr<float>(), w.stride(0),
+                                   static_cast<int>(w.size(0)), h.hi, h.lo, h.undo, static_cast<int>(w.size(1)),
+                                   static_cast<int>(padded_of(w)), c10::cuda::getCurrentCUDAStream().stream());
     C10_CUDA_CHECK(static_cast<cudaError_t>(error));
+    return made;
 }
 
-// bias and residual may be empty tensors: then the step is left out.
-torch::Tensor multiply(torch::Tensor x, torch::Tensor x_planes, torch::Tensor x_undo, torch::Tensor w,
-                       torch::Tensor w_planes, torch::Tensor w_undo, torch::Tensor misfits, torch::Tensor bias,
-                       torch::Tensor residual, double scale, int64_t activation, int64_t width, int64_t splits,
-                       int64_t sms) {
+// variant 4 (rows) needs no split; else w_split is split()'s, or W is split here, beside x.
+torch::Tensor multiply(torch::Tensor x, torch::Tensor w, std::optional<torch::Tensor> w_split,
+                       std::optional<torch::Tensor> bias, std::optional<torch::Tensor> residual, double scale,
+                       int64_t activation, int64_t variant, int64_t splits, int64_t sms) {
     check_matrix(x, "x");
     check_matrix(w, "the weight");
     TORCH_CHECK(x.size(1) == w.size(1), "linear: x has ", x.size(1), " columns, the weight ", w.size(1));
     const c10::cuda::CUDAGuard guard(x.device());
-    const int64_t M = x.size(0), N = w.size(0), padded = x_planes.size(2);
+    const auto stream = c10::cuda::getCurrentCUDAStream().stream();
+    const int64_t M = x.size(0), N = w.size(0);
+    const int K = static_cast<int>(x.size(1)), padded = static_cast<int>(padded_of(x));
+    torch::Tensor x_made, w_made, partial;
+    Halves xs, ws;
+    if (variant != 4) {
+        x_made = made_for(x), xs = Halves(x_made, x);
+        w_made = w_split ? *w_split : made_for(w), ws = Halves(w_made, w);
+        const int error = linear_split(x.data_ptr<float>(), x.stride(0), static_cast<int>(M), xs.hi, xs.lo, xs.undo,
+                                       w.data_ptr<float>(), w.stride(0), w_split ? 0 : static_cast<int>(N), ws.hi,
+                                       ws.lo, ws.undo, K, padded, stream);
+        C10_CUDA_CHECK(static_cast<cudaError_t>(error));
+    }
     auto out = torch::empty({M, N}, x.options());
-    torch::Tensor partial;
     if (splits > 1) partial = torch::empty({splits, M, N}, x.options());
-    const char *x_data = static_cast<const char*>(x_planes.data_ptr()),
-               *w_data = static_cast<const char*>(w_planes.data_ptr());
     const int error = linear_multiply(
-        static_cast<int>(width), static_cast<int>(splits), static_cast<int>(sms), static_cast<int>(M),
-        static_cast<int>(N), static_cast<int>(x.size(1)), static_cast<int>(padded), x.data_ptr<float>(), x.stride(0),
-        x_data, x_data + M * padded * 2, x_undo.data_ptr<float>(), w.data_ptr<float>(), w.stride(0), w_data,
-        w_data + N * padded * 2, w_undo.data_ptr<float>(), misfits.data_ptr<int>(),
-        bias.numel() > 0 ? bias.data_ptr<float>() : nullptr,
-        residual.numel() > 0 ? residual.data_ptr<float>() : nullptr, residual.numel() > 0 ? residual.stride(0) : 0,
+        static_cast<int>(variant), static_cast<int>(splits), static_cast<int>(sms), static_cast<int>(M),
+        static_cast<int>(N), K, padded, x.data_ptr<float>(), x.stride(0), xs.hi, xs.lo, xs.undo, w.data_ptr<float>(),
+        w.stride(0), ws.hi, ws.lo, ws.undo, bias ? bias->data_ptr<float>() : nullptr,
+        residual ? residual->data_ptr<float>() : nullptr, residual ? residual->stride(0) : 0,
         static_cast<float>(scale), static_cast<int>(activation), splits > 1 ? partial.data_ptr<float>() : nullptr,
-        out.data_ptr<float>(), c10::cuda::getCurrentCUDAStream().stream());
+        out.data_ptr<float>(), stream);
     C10_CUDA_CHECK(static_cast<cudaError_t>(error));
     return out;
 }
@@ -729,29 +893,96 @@ ACTIVATIONS = {None: 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, "silu": 4}
 BLOCK_K = 64
 
 
+PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128, ROWS, TORCH = range(6)
+VARIANTS = ("portable", "hopper 32", "hopper 64", "hopper 128", "rows", "torch")
+WIDTHS = {PORTABLE: 128, HOPPER_32: 32, HOPPER_64: 64, HOPPER_128: 128}
+"""Rows of x in a tile."""
+MOST_ROWS = 16
+"""The most rows of x that `rows` takes."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """Which kernel runs, and among how many blocks the columns are divided."""
 
-    width: int
-    """Rows of x in a Hopper tile, 128 or 32; 0 for the portable kernel."""
+    variant: int
+    """Index in ``VARIANTS``."""
     splits: int
     """Parts of K; above 1 a second kernel adds the partial results."""
 
     def __str__(self) -> str:
-        kernel = f"hopper: wgmma, 128 x {self.width} tiles" if self.width else "portable: mma.sync, 128 x 128 tiles"
+        if self.variant == TORCH:
+            return "torch: F.linear, which was measured to be faster here"
+        kernel = {
+            PORTABLE: "split x, then portable: mma.sync, 128 x 128 tiles",
+            ROWS: "rows: plain float32, W read once as it is",
+        }.get(self.variant, f"split x, then hopper: wgmma, 128 x {WIDTHS.get(self.variant)} tiles")
         return f"{kernel}, K in {self.splits} part{'s' if self.splits > 1 else ''}"
 
 
-@functools.lru_cache(maxsize=4096)
-def choose(M: int, N: int, K: int, sms: int, hopper: bool) -> Plan:
-    """The plan for x [M, K] @ W [N, K].T: the fewest steps of 64 columns on the busiest multiprocessor.
+TUNED: dict[str, tuple[tuple[int, int, int, str], ...]] = {}
+"""Measured choices: for (part of) a device's name, rows of M, N, K and a key of ``recipes``."""
 
-    A second kernel that adds partial results costs about as much as four steps and their traffic. Figures:
-    docs/gallery.md.
+
+@functools.lru_cache(maxsize=4096)
+def choose(M: int, N: int, K: int, sms: int, hopper: bool, device: str = "") -> Plan:
+    """The plan for x [M, K] @ W [N, K].T.
+
+    What was measured on ``device`` at the nearest shape, at most a factor of two away in all, goes before the rule.
     """
-    width = 0 if not hopper else 32 if M <= 32 else 128
-    tiles = -(-M // (width or 128)) * -(-N // 128)
+    known = recipes(M, N, K, sms, hopper)
+    return known.get(_measured(M, N, K, device), known["rule"])
+
+
+def _measured(M: int, N: int, K: int, device: str) -> str:
+    rows = TUNED.get(device) or next((rows for name, rows in TUNED.items() if name and name in device), ())
+    near = [(abs(math.log2(M / m)) + abs(math.log2(N / n)) + abs(math.log2(K / k)), recipe) for m, n, k, recipe in rows]
+    distance, recipe = min(near, default=(2.0, ""))
+    return recipe if distance <= 1 else ""
+
+
+def recipes(M: int, N: int, K: int, sms: int, hopper: bool) -> dict[str, Plan]:
+    """Every plan that is worth measuring, by a name that means the same at another shape. "rule" is the rule's."""
+    found = {"rule": _rule(M, N, K, sms, hopper)}
+    steps = -(-K // BLOCK_K)
+    for variant in (HOPPER_32, HOPPER_64, HOPPER_128) if hopper else (PORTABLE,):
+        width = WIDTHS[variant]
+        if width > 32 and width >= 4 * M:
+            continue
+        for splits in (1, 2, 3, 4, 8, 16, 32):
+            if splits == 1 or (splits * 4 <= steps and splits * M * N <= 1 << 26):
+                found[f"{VARIANTS[variant]} / {splits}"] = Plan(variant, splits)
+    if M <= MOST_ROWS:
+        for times in (1, 2, 4):
+            found[f"rows x{times}"] = Plan(ROWS, _row_splits(M, K, times))
+    found["torch"] = Plan(TORCH, 1)
+    return found
+
+
+def _row_splits(M: int, K: int, times: int = 1) -> int:
+    """Parts of K whose rows of x lie in 48 KB of shared memory, and ``times`` as many where K has them."""
+    held = 12288 // _power_of_two(M)
+    splits = min(-(-K // held) * times, -(-K // 128))
+    per_split = -(-K // splits)
+    segment = -(-per_split // 128) * 128
+    return -(-K // segment)
+
+
+def _power_of_two(n: int) -> int:
+    """The least power of two that is at least n."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def _rule(M: int, N: int, K: int, sms: int, hopper: bool) -> Plan:
+    """The plan where nothing near was measured: the fewest steps of 64 columns on the busiest multiprocessor.
+
+    A second kernel that adds partial results costs about as much as four steps and their traffic. With few rows of x
+    the weight's bytes are all that counts. Figures: docs/gallery.md.
+    """
+    if M <= 8:
+        return Plan(ROWS, _row_splits(M, K))
+    variant = PORTABLE if not hopper else HOPPER_32 if M <= 32 else HOPPER_64 if M <= 64 else HOPPER_128
+    tiles = -(-M // WIDTHS[variant]) * -(-N // 128)
     steps = -(-K // BLOCK_K)
     best = (float(-(-tiles // sms) * steps), 1)
     for splits in range(2, min(steps // 4, 64) + 1):
@@ -759,7 +990,7 @@ def choose(M: int, N: int, K: int, sms: int, hopper: bool) -> Plan:
         cost = -(-tiles * splits // sms) * -(-steps // splits) + 4 + traffic
         if cost < best[0]:
             best = (cost, splits)
-    return Plan(width, best[1])
+    return Plan(variant, best[1])
 
 
 def hopper_flags() -> list[str]:
@@ -790,33 +1021,18 @@ def extension() -> Any:
 
 
 @functools.cache
-def _device(index: int) -> tuple[int, bool]:
-    """Multiprocessors, and whether the wgmma kernel was built for this device."""
-    hopper = bool(hopper_flags()) and torch.cuda.get_device_capability(index) == (9, 0)
-    return torch.cuda.get_device_properties(index).multi_processor_count, hopper
+def _device(index: int) -> tuple[int, bool, str]:
+    """Multiprocessors, whether the wgmma kernels were built for this device, and its name ("" where they should be and
+    are not: what was measured with them does not hold)."""
+    wanted = torch.cuda.get_device_capability(index) == (9, 0)
+    hopper = wanted and bool(hopper_flags())
+    name = torch.cuda.get_device_name(index) if hopper == wanted else ""
+    return torch.cuda.get_device_properties(index).multi_processor_count, hopper, name
 
 
-@dataclass(frozen=True)
-class Split:
-    """One operand in the scheme's form."""
-
-    planes: torch.Tensor
-    """[2, rows, K rounded up to 64] fp16: hi, lo."""
-    undo: torch.Tensor
-    """[rows]: the power of two that undoes the row's scaling; -1 where the scheme does not fit."""
-    misfits: torch.Tensor
-    """[1 + rows] int32: how many rows do not fit, then which; empty for x."""
-
-
-def split(source: torch.Tensor, *, weight: bool) -> Split:
-    """Split a [rows, K] float32 matrix."""
-    rows, K = source.shape
-    padded = -(-K // BLOCK_K) * BLOCK_K
-    planes = torch.empty((2, rows, padded), dtype=torch.float16, device=source.device)
-    undo = torch.empty(rows, dtype=torch.float32, device=source.device)
-    misfits = torch.empty(rows + 1 if weight else 0, dtype=torch.int32, device=source.device)
-    extension().split(source, planes, undo, misfits)
-    return Split(planes, undo, misfits)
+def forget_plans() -> None:
+    """Choose anew at the next call of each shape: needed after a change of ``TUNED``."""
+    choose.cache_clear()
 
 
 @dataclass(frozen=True)
@@ -827,7 +1043,8 @@ class _Prepared:
     state: tuple[Any, ...]
     storage: Any
     """Held so that no other tensor can come to lie at the same address."""
-    split: Split
+    split: torch.Tensor
+    """What ``extension().split`` made of the weight: its planes, and the factors that undo the scaling."""
     stream: Any
     ready: Any
     """The stream that split the weight, and the event that tells others when it has."""
@@ -845,19 +1062,19 @@ def forget(weight: torch.Tensor | None = None) -> None:
         _prepared.pop(id(weight), None)
 
 
-def prepared(weight: torch.Tensor) -> Split:
-    """The split of a weight, made now unless its last one still holds (see the module's docstring)."""
+def prepared(weight: torch.Tensor) -> torch.Tensor | None:
+    """The split of a weight, made now unless its last one still holds (see the module's docstring); None where it must
+    not be kept."""
     if weight.is_inference() or torch.cuda.is_current_stream_capturing():
-        return split(weight, weight=True)
+        return None
     state = (weight._version, weight.data_ptr(), tuple(weight.shape), weight.stride(), weight.device)
     known, stream = _prepared.get(id(weight)), torch.cuda.current_stream(weight.device)
     if known is not None and known.of() is weight and known.state == state:
         if stream != known.stream:
             stream.wait_event(known.ready)
-            for tensor in (known.split.planes, known.split.undo, known.split.misfits):
-                tensor.record_stream(stream)
+            known.split.record_stream(stream)
         return known.split
-    made, ready = split(weight.detach(), weight=True), torch.cuda.Event()
+    made, ready = extension().split(weight.detach()), torch.cuda.Event()
     ready.record(stream)
     key = id(weight)
     of = weakref.ref(weight, lambda _: _prepared.pop(key, None))
@@ -898,34 +1115,51 @@ def linear(
     if x.numel() == 0 or weight.numel() == 0:
         raise RuntimeError(f"linear: nothing to multiply, got {tuple(x.shape)} and {tuple(weight.shape)}")
     rows = x.reshape(-1, K)
-    rows = rows if rows.stride(1) == 1 or K == 1 else rows.contiguous()
-    if weight.stride(1) != 1 and K > 1:  # a copy each time: the split is not kept
-        weight = weight.contiguous()
-        w = split(weight, weight=True)
-    else:
-        w = prepared(weight)
     M = rows.shape[0]
-    sms, hopper = _device(x.device.index or 0)
-    plan = plan or choose(M, N, K, sms, hopper)
-    xs = split(rows, weight=False)
-    none = x.new_empty(0)
+    sms, hopper, device = _device(x.device.index or 0)
+    chosen = plan or choose(M, N, K, sms, hopper, device)
+    if chosen.variant == TORCH and plan is None and torch.get_float32_matmul_precision() != "highest":
+        chosen = _rule(M, N, K, sms, hopper)  # PyTorch may use TF32: less than we promise
+    if chosen.variant == TORCH:
+        return _by_torch(x, weight, bias, activation, scale, residual)
+    rows = rows if rows.stride(1) == 1 or K == 1 else rows.contiguous()
+    w = None
+    if weight.stride(1) != 1 and K > 1:  # a copy each time: its split is not kept
+        weight = weight.contiguous()
+    elif chosen.variant != ROWS:
+        w = prepared(weight)
     out = extension().multiply(
-        rows,
-        xs.planes,
-        xs.undo,
+        rows.detach(),
         weight.detach(),
-        w.planes,
-        w.undo,
-        w.misfits,
-        none if bias is None else bias.detach().contiguous(),
-        none if residual is None else residual.reshape(M, N).contiguous(),
+        w,
+        None if bias is None else bias.detach().contiguous(),
+        None if residual is None else residual.detach().reshape(M, N).contiguous(),
         scale,
         ACTIVATIONS[activation],
-        plan.width,
-        plan.splits,
+        chosen.variant,
+        chosen.splits,
         sms,
     )
     return out.reshape(shape)
+
+
+def _by_torch(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: str | None,
+    scale: float,
+    residual: torch.Tensor | None,
+) -> torch.Tensor:
+    """The same by PyTorch's own operators, for the shapes at which they were measured to be faster."""
+    with torch.no_grad():
+        out = F.linear(x, weight, bias)
+        if activation in ("gelu", "gelu_tanh"):
+            out = F.gelu(out, approximate="tanh" if activation == "gelu_tanh" else "none")
+        elif activation is not None:
+            out = (F.relu if activation == "relu" else F.silu)(out)
+        out = out if scale == 1.0 else out * scale
+        return out if residual is None else out + residual
 
 
 class ModelNew(nn.Module):

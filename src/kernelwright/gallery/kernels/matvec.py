@@ -1,4 +1,4 @@
-"""Matrix-vector product y = A @ x at memory speed, for any shape: four kernels and a rule that chooses one.
+"""Matrix-vector product y = A @ x at memory speed, for any shape: five kernels and a rule that chooses one.
 
 The product reads A once and does one multiply-add an element, so only bytes count. What differs between shapes is how
 enough loads stay in flight:
@@ -9,11 +9,12 @@ enough loads stay in flight:
            ten stages of shared memory, eight warps consume them; the loads never wait for arithmetic or a block's
            start.
   strip    A column-major (that is A.T @ x of a row-major A): a thread owns columns and walks down rows.
+  curtain  the same on Hopper, fed like ring: 4 rows x 4 KB of columns a stage; no sum crosses threads.
 
-Where K is split, the blocks of a cluster add their sums through distributed shared memory (Hopper, up to eight
-segments), or each segment writes its partial sum and a second kernel adds them in float64; both in a fixed order, so
-that the result is the same bit for bit in every run. float32 chains are short: an H200's errors lie about torch.mv's,
-on most shapes below. NaN and Inf propagate (no product is left out, none is added).
+Where K is split, there are three ways to add the segments' sums: the blocks of a cluster through distributed shared
+memory (Hopper, up to eight segments); the last block of a group to finish, in float64; or a second kernel, in float64.
+Each adds in a fixed order, so that the result is the same bit for bit in every run. float32 chains are short: an
+H200's errors lie about torch.mv's, on most shapes below. NaN and Inf propagate (no product is left out, none is added).
 
 Limits: float32, float16, bfloat16; A is M x K with one unit stride and any other stride (rows may overlap or be far
 apart; any alignment, 16-byte loads where the addresses allow them); other layouts and a strided x are copied first.
@@ -27,8 +28,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -40,6 +42,10 @@ CUDA_SOURCE = r"""
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
+
+#include <map>
+#include <mutex>
+#include <utility>
 
 constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / 32;
@@ -120,6 +126,7 @@ struct Output {
     float* partial;  // [segments][M], or null
     int64_t M;
     int clustered;  // the segments of a row are one cluster's blocks
+    int* met;       // a counter for each group of rows, zero; or null: combine_kernel adds the partial sums
     __device__ __forceinline__ void put(int64_t row, int64_t segment, float v) const {
         if (partial) partial[segment * M + row] = v;
         else store(y + row, v);
@@ -203,6 +210,42 @@ __device__ __forceinline__ void next_kernel_may_start() {
 #endif
 }
 
+// ---- the last of a group's blocks to come here adds their partial sums: the split of K without a second kernel
+// ----------
+template <bool NAMED>
+__device__ __forceinline__ void block_barrier() {
+    if (NAMED) asm volatile("bar.sync 1, 256;" ::: "memory");  // without ring's producer
+    else __syncthreads();
+}
+// The 256 threads of each of the group's blocks call it, after their put()s of the results first .. first + count.
+template <bool NAMED, typename T>
+__device__ __forceinline__ void add_up(const Output<T>& out, int64_t group, int segments, int64_t first, int count) {
+    __shared__ int is_last;
+    __shared__ double parts[THREADS];
+    __threadfence();
+    block_barrier<NAMED>();
+    if (threadIdx.x == 0) is_last = atomicAdd(out.met + group, 1) == segments - 1;
+    block_barrier<NAMED>();
+    if (!is_last) return;
+    __threadfence();
+    int lanes = 1;
+    while (lanes < count && lanes < THREADS) lanes *= 2;
+    const int lane = threadIdx.x % lanes, slot = threadIdx.x / lanes, slots = THREADS / lanes;
+    for (int base = 0; base < count; base += lanes) {
+        double sum = 0;
+        if (base + lane < count)
+#pragma unroll 8
+            for (int s = slot; s < segments; s += slots) sum += __ldcg(out.partial + s * out.M + first + base + lane);
+        parts[threadIdx.x] = sum;
+        for (int half = slots / 2; half > 0; half /= 2) {
+            block_barrier<NAMED>();
+            if (slot < half) parts[threadIdx.x] += parts[threadIdx.x + half * lanes];
+        }
+        if (slot == 0 && base + lane < count) store(out.y + first + base + lane, static_cast<float>(parts[lane]));
+    }
+    if (threadIdx.x == 0) out.met[group] = 0;  // for the next launch
+}
+
 // ---- direct: a block takes R rows and one segment of the columns
 // ---------------------------------------------------
 template <typename T, int V, int R>
@@ -256,6 +299,7 @@ __global__ void __launch_bounds__(THREADS)
         if (!out.clustered && row + threadIdx.x < M) out.put(row + threadIdx.x, blockIdx.x % segments, total);
     }
     if (out.clustered) put_of_cluster(out, totals, R, row, M, blockIdx.x % segments, segments);
+    if (out.met) add_up<false>(out, blockIdx.x / segments, segments, row, static_cast<int>(min(int64_t(R), M - row)));
 }
 
 // ---- strip: y[j] = sum over i of A[i, j] x[i]; a warp is LANES column pieces wide and 32 / LANES rows high
@@ -265,7 +309,7 @@ __global__ void __launch_bounds__(THREADS)
     strip_kernel(const T* __restrict__ A, int64_t stride, const T* __restrict__ x, Output<T> out, int64_t rows,
                  int64_t columns, int64_t segment, int segments, int row_warps) {
     constexpr int U = 8;
-    __shared__ __align__(16) float shared[THREADS * V], sums[32 * V];
+    __shared__ __align__(16) float shared[THREADS * V];
     next_kernel_may_start();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int slots = row_warps * (32 / LANES), slot = warp % row_warps * (32 / LANES) + lane / LANES;
@@ -300,23 +344,25 @@ __global__ void __launch_bounds__(THREADS)
             for (int v = 0; v < V; ++v) sum[v] += part[v];
         }
     }
-    float* totals = slots == 1 ? shared : sums;
     if (slots == 1 && !out.clustered) {
         if (column < columns)
 #pragma unroll
             for (int v = 0; v < V; ++v) out.put(column + v, blockIdx.x % segments, sum[v]);
-        return;
-    }
+    } else {
 #pragma unroll
-    for (int v = 0; v < V; ++v) shared[slot * width + within + v] = sum[v];
-    __syncthreads();
-    for (int c = threadIdx.x; c < width && slots > 1; c += THREADS) {
-        float total = 0.f;
-        for (int s = 0; s < slots; ++s) total += shared[s * width + c];
-        if (out.clustered) totals[c] = total;
-        else if (left + c < columns) out.put(left + c, blockIdx.x % segments, total);
+        for (int v = 0; v < V; ++v) shared[slot * width + within + v] = sum[v];
+        __syncthreads();
+        for (int c = threadIdx.x; c < width && slots > 1; c += THREADS) {
+            float total = 0.f;
+            for (int s = 0; s < slots; ++s) total += shared[s * width + c];
+            if (out.clustered) shared[c] = total;  // only this thread reads column c
+            else if (left + c < columns) out.put(left + c, blockIdx.x % segments, total);
+        }
     }
-    if (out.clustered) put_of_cluster(out, totals, width, left, columns, blockIdx.x % segments, segments);
+    if (out.clustered) put_of_cluster(out, shared, width, left, columns, blockIdx.x % segments, segments);
+    if (out.met)
+        add_up<false>(out, blockIdx.x / segments, segments, left,
+                      static_cast<int>(min(int64_t(width), columns - left)));
 }
 
 // ---- the second stage: partial sums of each row, in float64, in a fixed order
@@ -346,6 +392,7 @@ __global__ void __launch_bounds__(COMBINERS)
 // ------------------------
 #ifdef GALLERY_HOPPER
 constexpr int RING_ROWS = 4, RING_STAGES = 10, RING_BYTES = 4096, STAGE_BYTES = (RING_ROWS + 1) * RING_BYTES;
+constexpr int CURTAIN_STAGES = 12;
 
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(p));
@@ -450,6 +497,85 @@ __global__ void __launch_bounds__(THREADS + 32)
             for (int w = 0; w < WARPS; ++w) total += shared[turn][w][threadIdx.x];
             out.put(row + threadIdx.x, item % segments, total);
         }
+        if (out.met)
+            add_up<true>(out, item / segments, segments, row, static_cast<int>(min(int64_t(RING_ROWS), M - row)));
+    }
+#endif
+}
+
+// ---- curtain (Hopper): y[j] = sum over i of A[i, j] x[i]; 4 rows x 4 KB a stage, a thread owns a piece of the columns
+template <typename T>
+__global__ void __launch_bounds__(THREADS + 32)
+    curtain_kernel(const T* __restrict__ A, int64_t stride, const T* __restrict__ x, Output<T> out, int64_t rows,
+                   int64_t columns, int64_t segment, int segments) {
+#if __CUDA_ARCH__ >= 900
+    constexpr int V = 16 / sizeof(T), WIDTH = RING_BYTES / sizeof(T);
+    extern __shared__ __align__(128) unsigned char stages[];
+    __shared__ __align__(8) uint64_t full[CURTAIN_STAGES], empty[CURTAIN_STAGES];
+    next_kernel_may_start();
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < CURTAIN_STAGES; ++s) barrier_init(full + s, 1), barrier_init(empty + s, WARPS);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    const int64_t tiles = (columns + WIDTH - 1) / WIDTH, items = tiles * segments;
+    int stage = 0;
+    uint32_t parity = 0;
+    auto advance = [&] {
+        if (++stage == CURTAIN_STAGES) stage = 0, parity ^= 1;
+    };
+    if (threadIdx.x >= THREADS) {
+        if (threadIdx.x != THREADS) return;
+        uint64_t once;
+        asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
+        for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {  // neighbours in a row run together
+            const int64_t left = item % tiles * WIDTH, begin = item / tiles * segment, end = min(begin + segment, rows);
+            const uint32_t bytes = static_cast<uint32_t>(min(int64_t(WIDTH), columns - left) * sizeof(T));
+            for (int64_t row = begin; row < end; row += RING_ROWS) {
+                const int count = static_cast<int>(min(int64_t(RING_ROWS), end - row));
+                barrier_wait(empty + stage, parity ^ 1);
+                barrier_expect(full + stage, bytes * count);
+                unsigned char* to = stages + stage * RING_ROWS * RING_BYTES;
+                for (int r = 0; r < count; ++r)
+                    bulk_copy(to + r * RING_BYTES, A + (row + r) * stride + left, bytes, full + stage, once);
+                advance();
+            }
+        }
+        return;
+    }
+    for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
+        const int64_t left = item % tiles * WIDTH, begin = item / tiles * segment, end = min(begin + segment, rows);
+        const bool mine = left + threadIdx.x * V < columns;
+        float sum[V] = {};
+        for (int64_t row = begin; row < end; row += RING_ROWS) {
+            float xs[RING_ROWS], part[V] = {};
+#pragma unroll
+            for (int r = 0; r < RING_ROWS; ++r) xs[r] = as_float(x[min(row + r, end - 1)]);
+            barrier_wait(full + stage, parity);
+            const T* piece = reinterpret_cast<const T*>(stages + stage * RING_ROWS * RING_BYTES) + threadIdx.x * V;
+            if (mine) {
+#pragma unroll
+                for (int r = 0; r < RING_ROWS; ++r) {
+                    if (row + r >= end) break;
+                    Piece<T, V> a;
+                    float f[V];
+                    a.load(piece + r * WIDTH);
+                    a.floats(f);
+#pragma unroll
+                    for (int v = 0; v < V; ++v) part[v] = fmaf(f[v], xs[r], part[v]);
+                }
+#pragma unroll
+                for (int v = 0; v < V; ++v) sum[v] += part[v];
+            }
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) barrier_arrive(empty + stage);
+            advance();
+        }
+        if (mine)
+#pragma unroll
+            for (int v = 0; v < V; ++v) out.put(left + threadIdx.x * V + v, item / tiles, sum[v]);
+        if (out.met)
+            add_up<true>(out, item % tiles, segments, left, static_cast<int>(min(int64_t(WIDTH), columns - left)));
     }
 #endif
 }
@@ -464,8 +590,44 @@ struct Request {
     int64_t M, K, stride, segment;
     int segments, rows, lanes, sms;  // rows: R of direct, row warps of strip; lanes: of narrow and strip
     bool clustered;
+    int* met;
     cudaStream_t stream;
+    template <typename T>
+    Output<T> output() const {
+        return {static_cast<T*>(y), partial, M, clustered, met};
+    }
 };
+
+// Counters for add_up: zero, and left at zero by the kernel that used them. One stream's launches follow one another,
+// so that they share a slice; a captured launch may be replayed beside any other and gets its own. Null: there is none.
+inline int* counters(int64_t wanted, cudaStream_t stream) {
+    constexpr int64_t SLICE = 4096, POOL = 1 << 20;
+    static std::mutex mutex;
+    static std::map<std::pair<int, cudaStream_t>, int*> of_stream;
+    static std::map<int, std::pair<int*, int64_t>> pools;  // of a device: memory, and how much of it is given away
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    int device = 0;
+    if (wanted > SLICE || cudaGetDevice(&device) || cudaStreamIsCapturing(stream, &status)) return nullptr;
+    const bool capturing = status != cudaStreamCaptureStatusNone;
+    const std::lock_guard<std::mutex> lock(mutex);
+    const auto known = of_stream.find({device, stream});
+    if (!capturing && known != of_stream.end()) return known->second;
+    auto& [memory, used] = pools[device];
+    if (!memory) {
+        if (capturing) return nullptr;  // a capture may not allocate
+        void* made = nullptr;
+        if (cudaMalloc(&made, POOL * sizeof(int)) || cudaMemset(made, 0, POOL * sizeof(int)) ||
+            cudaStreamSynchronize(nullptr))
+            return nullptr;
+        memory = static_cast<int*>(made);
+    }
+    const int64_t size = capturing ? wanted : SLICE;
+    if (used + size > POOL) return nullptr;
+    int* slice = memory + used;
+    used += size;
+    if (!capturing) of_stream[{device, stream}] = slice;
+    return slice;
+}
 
 // cluster: blocks of a cluster, or 1; early: may start before the kernel in front of it has ended (Hopper; elsewhere
 // plain launches)
@@ -515,7 +677,7 @@ cudaError_t narrow(const Request& q) {
 
 template <typename T>
 cudaError_t combine(const Request& q) {
-    if (!q.partial) return cudaSuccess;
+    if (!q.partial || q.met) return cudaSuccess;
     int lanes = 32;  // fewer where that still gives every multiprocessor a block
     while (lanes > 1 && (lanes / 2 >= q.M || q.M < int64_t(lanes) * q.sms / 2)) lanes /= 2;
     return launch(combine_kernel<T>, (q.M + lanes - 1) / lanes, COMBINERS, 0, 1, true, q.stream, q.partial,
@@ -524,7 +686,7 @@ cudaError_t combine(const Request& q) {
 
 template <typename T, int V>
 cudaError_t direct(const Request& q) {
-    const Output<T> out{static_cast<T*>(q.y), q.partial, q.M, q.clustered};
+    const Output<T> out = q.output<T>();
     auto kernel = q.rows == 4   ? direct_kernel<T, V, 4>
                   : q.rows == 2 ? direct_kernel<T, V, 2>
                                 : direct_kernel<T, V, 1>;
@@ -536,7 +698,7 @@ cudaError_t direct(const Request& q) {
 
 template <typename T, int V>
 cudaError_t strip(const Request& q) {
-    const Output<T> out{static_cast<T*>(q.y), q.partial, q.M, q.clustered};
+    const Output<T> out = q.output<T>();
     const int64_t width = int64_t(WARPS / q.rows) * q.lanes * V;
     auto kernel = q.lanes == 32   ? strip_kernel<T, V, 32>
                   : q.lanes == 16 ? strip_kernel<T, V, 16>
@@ -553,7 +715,7 @@ cudaError_t strip(const Request& q) {
 template <typename T>
 cudaError_t ring(const Request& q) {
 #ifdef GALLERY_HOPPER
-    const Output<T> out{static_cast<T*>(q.y), q.partial, q.M, q.clustered};
+    const Output<T> out = q.output<T>();
     constexpr int bytes = RING_STAGES * STAGE_BYTES;
     if (cudaError_t e = cudaFuncSetAttribute(ring_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
         return e;
@@ -568,22 +730,41 @@ cudaError_t ring(const Request& q) {
 }
 
 template <typename T>
+cudaError_t curtain(const Request& q) {
+#ifdef GALLERY_HOPPER
+    constexpr int bytes = CURTAIN_STAGES * RING_ROWS * RING_BYTES;
+    if (cudaError_t e = cudaFuncSetAttribute(curtain_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
+        return e;
+    const int64_t width = RING_BYTES / sizeof(T), items = (q.M + width - 1) / width * q.segments;
+    const cudaError_t e = launch(curtain_kernel<T>, items < q.sms ? items : q.sms, THREADS + 32, bytes, 1, false,
+                                 q.stream, static_cast<const T*>(q.A), q.stride, static_cast<const T*>(q.x),
+                                 q.output<T>(), q.K, q.M, q.segment, q.segments);
+    return e ? e : combine<T>(q);
+#else
+    return cudaErrorInvalidDeviceFunction;
+#endif
+}
+
+template <typename T>
 cudaError_t run(int variant, bool aligned, const Request& q) {
     constexpr int V = 16 / sizeof(T);
     if (variant == 3) return ring<T>(q);
+    if (variant == 4) return curtain<T>(q);
     if (variant == 0) return aligned ? narrow<T, V>(q) : narrow<T, 1>(q);
     if (variant == 1) return aligned ? direct<T, V>(q) : direct<T, 1>(q);
     return aligned ? strip<T, V>(q) : strip<T, 1>(q);
 }
 
-// variant: 0 narrow, 1 direct, 2 strip, 3 ring; dtype: 0 float, 1 half, 2 bfloat16. Returns a cudaError_t.
+// variant: 0 narrow, 1 direct, 2 strip, 3 ring, 4 curtain; dtype: 0 float, 1 half, 2 bfloat16; groups: of rows whose
+// partial sums the last block adds, 0: combine_kernel does. Returns a cudaError_t.
 extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A, const void* x, void* y,
                              float* partial, int64_t M, int64_t K, int64_t stride, int64_t segment, int segments,
-                             int clustered, int rows, int lanes, int sms, void* stream) {
+                             int clustered, int64_t groups, int rows, int lanes, int sms, void* stream) {
+    const bool two_stages = segments > 1 && !clustered;
     const Request q{A,
                     x,
                     y,
-                    segments > 1 && !clustered ? partial : nullptr,
+                    two_stages ? partial : nullptr,
                     M,
                     K,
                     stride,
@@ -593,6 +774,7 @@ extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A,
                     lanes,
                     sms,
                     segments > 1 && clustered,
+                    two_stages && groups > 0 ? counters(groups, static_cast<cudaStream_t>(stream)) : nullptr,
                     static_cast<cudaStream_t>(stream)};
     if (dtype == 0) return run<float>(variant, aligned, q);
     if (dtype == 1) return run<__half>(variant, aligned, q);
@@ -607,40 +789,98 @@ CPP_SOURCE = r"""
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <array>
+#include <map>
+
 extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A, const void* x, void* y,
                              float* partial, int64_t M, int64_t K, int64_t stride, int64_t segment, int segments,
-                             int clustered, int rows, int lanes, int sms, void* stream);
+                             int clustered, int64_t groups, int rows, int lanes, int sms, void* stream);
 
-torch::Tensor matvec(torch::Tensor A, torch::Tensor x, int64_t variant, bool aligned, int64_t segment,
-                     int64_t segments, bool clustered, int64_t rows, int64_t lanes, int64_t sms) {
-    TORCH_CHECK(A.is_cuda() && x.is_cuda(), "matvec: A and x must be on the GPU");
-    const auto type = A.scalar_type();
-    TORCH_CHECK(type == torch::kFloat32 || type == torch::kFloat16 || type == torch::kBFloat16,
-                "matvec: float32, float16 or bfloat16");
-    TORCH_CHECK(x.scalar_type() == type, "matvec: A and x must have one dtype");
-    TORCH_CHECK(A.dim() == 2 && x.dim() == 1 && x.size(0) == A.size(1), "matvec: A [M, K], x [K]");
-    TORCH_CHECK(x.is_contiguous(), "matvec: contiguous x");
-    const bool strip = variant == 2;
-    TORCH_CHECK(A.stride(strip ? 0 : 1) == 1 || A.size(strip ? 0 : 1) == 1,
-                "matvec: the layout does not fit the variant");
+namespace {
+constexpr int STRIP = 2, CURTAIN = 4, TORCH = 5;
+struct Plan {
+    int variant;
+    bool aligned;
+    int64_t segment;
+    int segments;
+    bool clustered;
+    int64_t groups;
+    int rows, lanes, sms;
+};
+// Device, M, K, and type * 4 + (column-major ? 2 : 0) + (16-byte aligned ? 1 : 0).
+using Key = std::array<int64_t, 4>;
+std::map<Key, Plan> plans;
+
+int type_of(const torch::Tensor& t) {
+    const auto type = t.scalar_type();
+    return type == torch::kFloat32 ? 0 : type == torch::kFloat16 ? 1 : type == torch::kBFloat16 ? 2 : -1;
+}
+
+torch::Tensor run(const torch::Tensor& A, const torch::Tensor& x, const Plan& p) {
+    const bool columns = p.variant == STRIP || p.variant == CURTAIN;
+    const int64_t M = A.size(0), K = A.size(1);
     const c10::cuda::CUDAGuard guard(A.device());
-    auto y = torch::empty({A.size(0)}, A.options());
+    auto y = torch::empty({M}, A.options());
     torch::Tensor partial;
-    const bool two_stages = segments > 1 && !clustered;
-    if (two_stages) partial = torch::empty({segments, A.size(0)}, A.options().dtype(torch::kFloat32));
-    const int dtype = type == torch::kFloat32 ? 0 : type == torch::kFloat16 ? 1 : 2;
-    const int error =
-        matvec_launch(static_cast<int>(variant), dtype, aligned, A.data_ptr(), x.data_ptr(), y.data_ptr(),
-                      two_stages ? partial.data_ptr<float>() : nullptr, A.size(0), A.size(1), A.stride(strip ? 1 : 0),
-                      segment, static_cast<int>(segments), clustered, static_cast<int>(rows), static_cast<int>(lanes),
-                      static_cast<int>(sms), c10::cuda::getCurrentCUDAStream().stream());
+    const bool two_stages = p.segments > 1 && !p.clustered;
+    if (two_stages) partial = torch::empty({p.segments, M}, A.options().dtype(torch::kFloat32));
+    const int error = matvec_launch(p.variant, type_of(A), p.aligned, A.data_ptr(), x.data_ptr(), y.data_ptr(),
+                                    two_stages ? partial.data_ptr<float>() : nullptr, M, K, A.stride(columns ? 1 : 0),
+                                    p.segment, p.segments, p.clustered, p.groups, p.rows, p.lanes, p.sms,
+                                    c10::cuda::getCurrentCUDAStream().stream());
     C10_CUDA_CHECK(static_cast<cudaError_t>(error));
     return y;
 }
+}  // namespace
+
+torch::Tensor matvec(torch::Tensor A, torch::Tensor x, int64_t variant, bool aligned, int64_t segment,
+                     int64_t segments, bool clustered, int64_t groups, int64_t rows, int64_t lanes, int64_t sms) {
+    TORCH_CHECK(A.is_cuda() && x.is_cuda(), "matvec: A and x must be on the GPU");
+    TORCH_CHECK(type_of(A) >= 0, "matvec: float32, float16 or bfloat16");
+    TORCH_CHECK(x.scalar_type() == A.scalar_type(), "matvec: A and x must have one dtype");
+    TORCH_CHECK(A.dim() == 2 && x.dim() == 1 && x.size(0) == A.size(1), "matvec: A [M, K], x [K]");
+    TORCH_CHECK(x.is_contiguous(), "matvec: contiguous x");
+    const int unit = variant == STRIP || variant == CURTAIN ? 0 : 1;
+    TORCH_CHECK(A.stride(unit) == 1 || A.size(unit) == 1, "matvec: the layout does not fit the variant");
+    return run(A, x,
+               {static_cast<int>(variant), aligned, segment, static_cast<int>(segments), clustered, groups,
+                static_cast<int>(rows), static_cast<int>(lanes), static_cast<int>(sms)});
+}
+
+// Keeps what known() shall do for such operands.
+void remember(int64_t device, int64_t M, int64_t K, int64_t kind, int64_t variant, bool aligned, int64_t segment,
+              int64_t segments, bool clustered, int64_t groups, int64_t rows, int64_t lanes, int64_t sms) {
+    plans[{device, M, K, kind}] = {
+        static_cast<int>(variant), aligned, segment, static_cast<int>(segments), clustered, groups,
+        static_cast<int>(rows), static_cast<int>(lanes), static_cast<int>(sms)};
+}
+void forget() { plans.clear(); }
+
+// The product where a plan for such operands is remembered, else an undefined tensor: the way of all calls but the
+// first, whose whole cost on the host is one call.
+torch::Tensor known(torch::Tensor A, torch::Tensor x) {
+    const torch::Tensor none;
+    if (plans.empty() || !A.is_cuda() || A.dim() != 2 || x.dim() < 1 || x.dim() > 2 || x.device() != A.device() ||
+        x.scalar_type() != A.scalar_type() || !x.is_contiguous())
+        return none;
+    const int64_t M = A.size(0), K = A.size(1), row = A.stride(0), column = A.stride(1);
+    const int type = type_of(A);
+    if (type < 0 || x.size(0) != K || (x.dim() == 2 && x.size(1) != 1) || (column != 1 && row != 1)) return none;
+    const bool transposed = column != 1 && (K > 1 || row == 1);
+    const uint64_t apart = (transposed ? K : M) > 1 ? uint64_t(transposed ? column : row) * A.element_size() : 0;
+    const bool aligned =
+        ((reinterpret_cast<uint64_t>(A.data_ptr()) | reinterpret_cast<uint64_t>(x.data_ptr()) | apart) & 15) == 0;
+    const auto found = plans.find({A.device().index(), M, K, type * 4 + transposed * 2 + aligned});
+    if (found == plans.end()) return none;
+    const torch::Tensor flat = x.dim() == 1 ? x : x.view({K});
+    const torch::Tensor y = found->second.variant == TORCH ? A.detach().mv(flat.detach()) : run(A, flat, found->second);
+    return x.dim() == 1 ? y : y.view({M, 1});
+}
 """
 
-NARROW, DIRECT, STRIP, RING = range(4)
-VARIANTS = ("narrow", "direct", "strip", "ring")
+NARROW, DIRECT, STRIP, RING, CURTAIN, TORCH = range(6)
+VARIANTS = ("narrow", "direct", "strip", "ring", "curtain", "torch")
+DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
 @dataclass(frozen=True)
@@ -661,14 +901,27 @@ class Plan:
     """Rows a block (direct), or warps of a block that stand below one another (strip)."""
     lanes: int
     """Lanes that share a row (narrow), or column pieces a warp is wide (strip)."""
+    met: bool = False
+    """Whether the last block of a group to finish adds the segments' sums, which needs no second kernel either."""
+
+    def groups(self, M: int, itemsize: int) -> int:
+        """How many groups of rows there are, each with blocks that meet; 0 where none do."""
+        if not self.met or self.segments == 1 or self.clustered:
+            return 0
+        per_piece = 16 // itemsize if self.aligned else 1
+        rows = {STRIP: 8 // self.rows * self.lanes * per_piece, CURTAIN: 4096 // itemsize, RING: 4}
+        return -(-M // rows.get(self.variant, self.rows))
 
     def __str__(self) -> str:
-        how = "in a cluster" if self.clustered else "then combine"
+        if self.variant == TORCH:
+            return "torch: torch.mv, which was measured to be faster here"
+        how = "in a cluster" if self.clustered else "the last adds them" if self.met else "then combine"
         cut = f"{self.segments} segments of {self.segment}, {how}" if self.segments > 1 else "one segment"
         shape = {
             NARROW: f"{self.lanes} lanes a row",
             DIRECT: f"{self.rows} rows a block",
             RING: "4 rows x 4 KB x 10 stages",
+            CURTAIN: "4 rows x 4 KB x 12 stages",
         }
         told = shape.get(self.variant, f"{self.lanes} lanes wide, {self.rows} warps high")
         return f"{VARIANTS[self.variant]}: {told}, {cut}, {'16-byte' if self.aligned else 'one-element'} loads"
@@ -683,10 +936,100 @@ def _floor_power_of_two(n: int) -> int:
     return 1 << (max(1, n).bit_length() - 1)
 
 
+TUNED: dict[str, tuple[tuple[int, bool, int, int, str], ...]] = {}
+"""Measured choices: for (part of) a device's name, rows of item size, transposed, M, K and a key of ``recipes``."""
+
+
 @functools.lru_cache(maxsize=4096)
-def choose(M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms: int, hopper: bool) -> Plan:
-    """The plan for y[M] = A[M, K] @ x[K]; ``transposed``: A's columns are contiguous. Figures behind it:
-    docs/gallery.md."""
+def choose(
+    M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms: int, hopper: bool, device: str = ""
+) -> Plan:
+    """The plan for y[M] = A[M, K] @ x[K]; ``transposed``: A's columns are contiguous.
+
+    What was measured on ``device`` at the nearest shape, at most a factor of two away in all, goes before the rule.
+    """
+    recipe = _measured(M, K, itemsize, transposed, device) if aligned else None
+    plan = recipes(M, K, itemsize, aligned, transposed, sms, hopper).get(recipe) if recipe else None
+    return plan or _rule(M, K, itemsize, aligned, transposed, sms, hopper)
+
+
+def _measured(M: int, K: int, itemsize: int, transposed: bool, device: str) -> str | None:
+    rows = TUNED.get(device) or next((rows for name, rows in TUNED.items() if name and name in device), ())
+    near = [
+        (abs(math.log2(M / m)) + abs(math.log2(K / k)), recipe)
+        for size, columns, m, k, recipe in rows
+        if size == itemsize and columns == transposed
+    ]
+    distance, recipe = min(near, default=(2.0, ""))
+    return recipe if distance <= 1 else None
+
+
+def recipes(M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms: int, hopper: bool) -> dict[str, Plan]:
+    """Every plan that is worth measuring, by a name that means the same at another shape. "rule" is the rule's."""
+    per_piece = 16 // itemsize if aligned else 1
+    found = {"rule": _rule(M, K, itemsize, aligned, transposed, sms, hopper)}
+    ringable = hopper and aligned and (M if transposed else K) % per_piece == 0
+    if transposed:
+        aligned = aligned and M % per_piece == 0
+        per_piece = 16 // itemsize if aligned else 1
+        lanes = _power_of_two(-(-M // per_piece), 32)
+        for warps in (1, 2, 4, 8):
+            slots, tiles = warps * (32 // lanes), -(-M // (8 // warps * lanes * per_piece))
+            for times in (1, 2, 4, 8):
+                parts = max(1, min(times * sms // tiles, K // (slots * 2)), -(-K // (slots * 4096)))
+                plan = _cut(STRIP, aligned, K, 1, parts, False, warps, lanes)
+                found[f"strip {warps} x{times}"] = plan
+                if plan.segments > 1:
+                    found[f"strip {warps} x{times} met"] = replace(plan, met=True)
+            for together in (2, 4, 8) if hopper else ():
+                if slots * together <= K <= together * slots * 4096:
+                    found[f"strip {warps} cluster {together}"] = _cut(
+                        STRIP, aligned, K, 1, together, True, warps, lanes
+                    )
+        if ringable and M * itemsize >= 512:
+            for times in (1, 2, 4):
+                plan = _curtain(M, K, itemsize, sms, times)
+                found[f"curtain x{times}"] = plan
+                if plan.segments > 1:
+                    found[f"curtain x{times} met"] = replace(plan, met=True)
+    else:
+        pieces = -(-K // per_piece)
+        if pieces <= 128 and K % per_piece == 0:
+            found["narrow"] = Plan(NARROW, aligned, K, 1, False, 1, _power_of_two(pieces, 32))
+        unit = 256 * per_piece
+        for rows in (1, 2, 4):
+            groups, units = -(-M // rows), -(-K // unit)
+            if units <= 128:
+                found[f"direct {rows}"] = _cut(DIRECT, aligned, K, unit, 1, False, rows)
+            for together in (2, 4, 8) if hopper else ():
+                if together <= units <= 128 * together:
+                    found[f"direct {rows} cluster {together}"] = _cut(DIRECT, aligned, K, unit, together, True, rows)
+            for times in (2, 4, 8):
+                parts = max(min(units, times * sms // groups), -(-units // 128))
+                if parts > 1:
+                    plan = _cut(DIRECT, aligned, K, unit, parts, False, rows)
+                    found[f"direct {rows} x{times}"] = plan
+                    found[f"direct {rows} x{times} met"] = replace(plan, met=True)
+        if ringable and K * itemsize >= 8192:
+            plan = _choose_ring(M, K, itemsize, sms)
+            found["ring"] = plan
+            if plan.segments > 1:
+                found["ring met"] = replace(plan, met=True)
+    found["torch"] = Plan(TORCH, aligned, K, 1, False, 1, 1)
+    return found
+
+
+def _curtain(M: int, K: int, itemsize: int, sms: int, times: int) -> Plan:
+    """About ``times`` items of columns x rows a multiprocessor, and no chain of more than 4096 additions."""
+    tiles = -(-M // (4096 // itemsize))
+    segments = max(1, min(-(-times * sms // tiles), K // 16), -(-K // 16384))
+    rows = -(-K // segments)
+    segment = -(-rows // 4) * 4
+    return Plan(CURTAIN, True, segment, -(-K // segment), False, 1, 1)
+
+
+def _rule(M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms: int, hopper: bool) -> Plan:
+    """The plan where nothing near was measured. Figures behind it: docs/gallery.md."""
     per_piece = 16 // itemsize if aligned else 1
     if transposed:
         return _choose_strip(M, K, itemsize, aligned and M % per_piece == 0, sms, hopper)
@@ -788,17 +1131,27 @@ def extension() -> Any:
         name="gallery_matvec",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
-        functions=["matvec"],
+        functions=["matvec", "known", "remember", "forget"],
         extra_cuda_cflags=["-O3", "-std=c++17", *hopper_flags()],
         no_implicit_headers=True,
     )
 
 
 @functools.cache
-def _device(index: int) -> tuple[int, bool]:
-    """Multiprocessors, and whether the ring kernel was built for this device."""
-    hopper = bool(hopper_flags()) and torch.cuda.get_device_capability(index) == (9, 0)
-    return torch.cuda.get_device_properties(index).multi_processor_count, hopper
+def _device(index: int) -> tuple[int, bool, str]:
+    """Multiprocessors, whether Hopper's kernels were built for this device, and its name ("" where they should be and
+    are not: what was measured with them does not hold)."""
+    wanted = torch.cuda.get_device_capability(index) == (9, 0)
+    hopper = wanted and bool(hopper_flags())
+    name = torch.cuda.get_device_name(index) if hopper == wanted else ""
+    return torch.cuda.get_device_properties(index).multi_processor_count, hopper, name
+
+
+def forget_plans() -> None:
+    """Choose anew at the next call of each shape: needed after a change of ``TUNED``."""
+    choose.cache_clear()
+    if extension.cache_info().currsize:
+        extension().forget()
 
 
 def matvec(A: torch.Tensor, x: torch.Tensor, plan: Plan | None = None) -> torch.Tensor:
@@ -806,10 +1159,16 @@ def matvec(A: torch.Tensor, x: torch.Tensor, plan: Plan | None = None) -> torch.
 
     Raises ``RuntimeError`` for a wrong dtype, device or shape.
     """
+    if plan is None:
+        y = extension().known(A, x)
+        if y is not None:
+            return y
     if A.dim() != 2 or x.dim() not in (1, 2) or (x.dim() == 2 and x.shape[1] != 1) or x.shape[0] != A.shape[1]:
         raise RuntimeError(f"matvec: A [M, K] and x [K] or [K, 1], got {tuple(A.shape)} and {tuple(x.shape)}")
     if not (A.is_cuda and x.is_cuda and A.device == x.device):
         raise RuntimeError(f"matvec: A and x must be on one GPU, got {A.device} and {x.device}")
+    if A.dtype not in DTYPES or x.dtype != A.dtype:
+        raise RuntimeError(f"matvec: A and x both float32, float16 or bfloat16, got {A.dtype} and {x.dtype}")
     M, K = A.shape
     flat = x.reshape(K)
     if not flat.is_contiguous():
@@ -822,17 +1181,25 @@ def matvec(A: torch.Tensor, x: torch.Tensor, plan: Plan | None = None) -> torch.
         A = A.contiguous()
         row, column = A.stride()
     transposed = not (column == 1 or K == 1) or (K == 1 and column != 1 and row == 1)
-    stride = column if transposed else row
-    aligned = (
-        A.data_ptr() | flat.data_ptr() | (stride * A.element_size() if (K if transposed else M) > 1 else 0)
-    ) % 16 == 0
-    if plan is None:
-        sms, hopper = _device(A.device.index or 0)
-        plan = choose(M, K, A.element_size(), aligned, transposed, sms, hopper)
-    sms = _device(A.device.index or 0)[0]
-    y = extension().matvec(
-        A, flat, plan.variant, plan.aligned, plan.segment, plan.segments, plan.clustered, plan.rows, plan.lanes, sms
+    stride, itemsize, index = column if transposed else row, A.element_size(), A.device.index or 0
+    apart = stride * itemsize if (K if transposed else M) > 1 else 0
+    aligned = (A.data_ptr() | flat.data_ptr() | apart) % 16 == 0
+    sms, hopper, device = _device(index)
+    chosen = plan or choose(M, K, itemsize, aligned, transposed, sms, hopper, device)
+    how = (
+        chosen.variant,
+        chosen.aligned,
+        chosen.segment,
+        chosen.segments,
+        chosen.clustered,
+        chosen.groups(M, itemsize),
+        chosen.rows,
+        chosen.lanes,
+        sms,
     )
+    if plan is None:
+        extension().remember(index, M, K, DTYPES[A.dtype] * 4 + transposed * 2 + aligned, *how)
+    y = A.detach() @ flat.detach() if chosen.variant == TORCH else extension().matvec(A, flat, *how)
     return y.unsqueeze(1) if x.dim() == 2 else y
 
 
