@@ -93,7 +93,7 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
     if options.require_speedup is not None and (plan.device != "cuda" or not options.timing):
         raise UsageError("a speed-up can only be required where something is timed", hint="that needs --device cuda")
     emulated = plan.device == "emulated"
-    ahead = Prebuild(candidate, text, presents_as=plan.presents_as, enabled=emulated)
+    ahead = Prebuild(candidate, text, device=plan.device, presents_as=plan.presents_as)
     with ahead, Confirmation(enabled=options.confirm and emulated) as confirmation:
         with Supervisor() as supervisor:
             road = Road(supervisor, plan, progress)

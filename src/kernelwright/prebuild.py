@@ -16,20 +16,21 @@ from pathlib import Path
 from types import TracebackType
 
 from kernelwright.candidate.loads import loads
+from kernelwright.device.cuda import capability
 from kernelwright.device.specs import spec
 
 
 class Prebuild:
     """Compiles ahead from entry to exit. Does nothing where the text asks for no extension."""
 
-    def __init__(self, candidate: Path, text: str, *, presents_as: str, enabled: bool) -> None:
+    def __init__(self, candidate: Path, text: str, *, device: str, presents_as: str) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        if not enabled or not loads(text):
+        if device not in ("cuda", "emulated") or not loads(text):
             return
         package = str(Path(__file__).parents[1])
         program = f"import sys; sys.path.append({package!r}); from kernelwright.prebuild import main; main()"
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", program, str(candidate.absolute()), str(candidate), presents_as],
+            [sys.executable, "-P", "-c", program, str(candidate.absolute()), str(candidate), device, presents_as],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -50,13 +51,16 @@ class Prebuild:
 
 
 def main() -> None:
-    """In the process: candidate's path, its name as given, the data sheet."""
+    """In the process: candidate's path, its name as given, ``emulated`` or ``cuda``, the data sheet."""
     from kernelwright.build.ahead import Ahead
 
-    path, name, presents_as = sys.argv[1:]
+    path, name, device, presents_as = sys.argv[1:]
     text = Path(path).read_text(encoding="utf-8")
     os.chdir(Path(path).parent)
-    major, minor = spec(presents_as).compute_capability
-    ahead = Ahead(name, text, arch="sm_80", capability=(major, minor))
+    if device == "cuda":
+        major, minor = capability()
+        ahead = Ahead(name, text, arch=f"sm_{major}{minor}", capability=(major, minor), real=True)
+    else:
+        ahead = Ahead(name, text, arch="sm_80", capability=spec(presents_as).compute_capability)
     for load in loads(text):
         ahead.run(load.function, load.positional, load.keywords)

@@ -20,13 +20,12 @@ def install(context: BuildContext) -> Builder:
     """Makes ``torch.utils.cpp_extension``'s ``load_inline`` and ``load`` build through ``context``, in this process."""
     import torch.utils.cpp_extension as theirs
 
+    from kernelwright.build.gpu import GpuBuilder
     from kernelwright.build.inline import Builder
-    from kernelwright.build.torchtier import wrap
+    from kernelwright.build.torchtier import recorded
 
-    builder = Builder(context)
-    if context.device is None:
-        wrap(theirs, context)
-        return builder
+    on_a_gpu = context.device is None
+    builder = GpuBuilder(context, theirs=recorded(theirs, context)) if on_a_gpu else Builder(context)
     theirs.load_inline = builder.load_inline
     theirs.load = builder.load
     return builder

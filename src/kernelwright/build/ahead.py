@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from kernelwright.build import architecture, fast, toolchain
+from kernelwright.build import architecture, fast, gpu, toolchain
 from kernelwright.build.context import BuildContext
 from kernelwright.build.extension import Extension
 from kernelwright.build.inline import Builder
@@ -24,25 +24,33 @@ from kernelwright.errors import KernelwrightError
 
 
 class Ahead(Builder):
-    """Runs loader calls of one candidate ahead of it. ``capability`` is the presented device's."""
+    """Runs loader calls of one candidate ahead of it. ``capability`` is the device's, ``real`` whether it is a GPU."""
 
-    def __init__(self, candidate_file: str, candidate_text: str, *, arch: str, capability: tuple[int, int]) -> None:
+    def __init__(
+        self, candidate_file: str, candidate_text: str, *, arch: str, capability: tuple[int, int], real: bool = False
+    ) -> None:
         def ignore(_: object) -> None:
             return None
 
         super().__init__(BuildContext(candidate_file, candidate_text, None, arch, ignore, ignore))
-        self._capability = capability
+        self._own = capability
+        self._real = real
 
     def run(self, function: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> None:
         """``function`` is ``load_inline`` or ``load``; arguments are the candidate's."""
         loader: Callable[..., ModuleType | str] = self.load_inline if function == "load_inline" else self.load
-        with suppress(CommandFailed, Unresolved, KernelwrightError, OSError, TypeError, ValueError, RuntimeError):
+        expected = (CommandFailed, Unresolved, KernelwrightError, OSError, TypeError, ValueError, RuntimeError)
+        with suppress(gpu.FallThrough, *expected):
             loader(*positional, **keywords)
+
+    def _capability(self) -> tuple[int, int]:
+        return self._own
 
     def _module(self, extension: Extension, is_python_module: bool) -> ModuleType | str:
         extension = replace(extension, arch_list=os.environ.get("TORCH_CUDA_ARCH_LIST", ""))
-        arch, complaint = architecture.choose(extension, self.context.arch, self._capability)
+        arch, complaint = architecture.choose(extension, self.context.arch, self._own)
         if not complaint:
-            sm = f"sm_{self._capability[0]}{self._capability[1]}" + ("a" if arch.endswith("a") else "")
-            fast.build(extension, toolchain.find(), arch=arch, sm=sm)
+            sm = f"sm_{self._own[0]}{self._own[1]}" + ("a" if arch.endswith("a") else "")
+            build = gpu.build if self._real else fast.build
+            build(extension, toolchain.find(), arch=arch, sm=sm)
         return ""

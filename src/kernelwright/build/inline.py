@@ -147,17 +147,15 @@ class Builder:
         if refusal := _environment_refuses(extension):
             self._fail(replace(record, diagnostics=refusal, seconds=time.monotonic() - start), refusal[0].message)
         chain = toolchain.find()
-        capability = tuple(self.context.device.spec.compute_capability)
-        arch, complaint = architecture.choose(extension, self.context.arch, (capability[0], capability[1]))
+        capability = self._capability()
+        arch, complaint = architecture.choose(extension, self.context.arch, capability)
         if complaint:
             told = (Diagnostic("nvcc", "error", complaint),)
             self._fail(replace(record, diagnostics=told, seconds=time.monotonic() - start), complaint)
         sm = f"sm_{capability[0]}{capability[1]}" + ("a" if arch.endswith("a") else "")
         record = replace(record, arch=arch)
         built, record = self._tiers(extension, chain, arch, sm, record, start)
-        for key, path in built.ptx.items():
-            self.context.device.provide_ptx(key, path.read_text())
-        self.context.device.provide_registers({fact.name: fact.registers for fact in built.kernels})
+        self._hand_over(built)
         kernels = tuple(replace(fact, name=demangle(fact.name)) for fact in built.kernels)
         module = self._import(extension, built.module, is_python_module, record)
         record = replace(record, ok=True, cached=built.cached, kernels=kernels, seconds=time.monotonic() - start)
@@ -165,6 +163,17 @@ class Builder:
         if record.tier == "fast":
             self.context.on_confirm_request(ConfirmRequest(extension, record.arch, sm, link.native_flags()))
         return module
+
+    def _capability(self) -> tuple[int, int]:
+        """Compute capability of the device that will load the module."""
+        major, minor = self.context.device.spec.compute_capability
+        return int(major), int(minor)
+
+    def _hand_over(self, built: Built) -> None:
+        """Tell the device what the module registers."""
+        for key, path in built.ptx.items():
+            self.context.device.provide_ptx(key, path.read_text())
+        self.context.device.provide_registers({fact.name: fact.registers for fact in built.kernels})
 
     def _tiers(
         self, extension: Extension, chain: toolchain.Toolchain, arch: str, sm: str, record: BuildRecord, start: float
@@ -175,7 +184,7 @@ class Builder:
             first, last = self._diagnostics(extension, failure), failure
             if certain.settles(failure, first, extension):
                 record = replace(record, diagnostics=first, seconds=time.monotonic() - start)
-                self._fail(record, _said(failure), cause=failure)
+                self._fail(record, said(failure), cause=failure)
         if arch == self.context.arch != sm and not architecture.images(extension):
             # torch would have compiled for the device itself: the code may need what our default target lacks.
             arch, record = sm, replace(record, arch=sm)
@@ -185,14 +194,14 @@ class Builder:
                 first, last = self._diagnostics(extension, failure), failure
         if certain.in_device_code(first, extension):
             record = replace(record, diagnostics=first, seconds=time.monotonic() - start)
-            self._fail(record, _said(last), cause=last)
-        record = replace(record, tier="full", fell_through=_first_error(first))
+            self._fail(record, said(last), cause=last)
+        record = replace(record, tier="full", fell_through=first_error(first))
         try:
             return full.build(extension, chain, arch=arch, sm=sm), record
         except (CommandFailed, Unresolved) as failure:
             told = self._diagnostics(extension, failure)
             record = replace(record, diagnostics=told, seconds=time.monotonic() - start)
-            self._fail(record, _said(failure), cause=failure)
+            self._fail(record, said(failure), cause=failure)
 
     def _import(
         self, extension: Extension, path: Path, is_python_module: bool, record: BuildRecord
@@ -253,11 +262,13 @@ def _environment_refuses(extension: Extension) -> tuple[Diagnostic, ...]:
     return ()
 
 
-def _said(failure: Failure) -> str:
+def said(failure: Failure) -> str:
+    """What a compiler or the linker said, in torch's names."""
     return link.without_facade(failure.output) if isinstance(failure, CommandFailed) else str(failure)
 
 
-def _first_error(found: Sequence[Diagnostic]) -> str:
+def first_error(found: Sequence[Diagnostic]) -> str:
+    """The first error among ``found``, with its line."""
     first = next((d for d in found if d.severity == "error"), None)
     if first is None:
         return "the fast tier failed"

@@ -37,6 +37,8 @@ class Lowered:
     """The precompiled prefix that goes before ``rest``."""
     kernels: tuple[KernelFacts, ...]
     said: str
+    image: Path | None = None
+    """ptxas's machine code, where it was asked for."""
 
 
 SOURCES = (".h", ".cuh", ".hpp", ".cu", ".cpp", ".inl")
@@ -54,9 +56,13 @@ class Source:
         arch: str,
         include: list[str],
         parts: tuple[str, ...],
+        *,
+        image: bool = False,
     ):
         self.extension, self.toolchain, self.unit, self.arch = extension, toolchain, unit, arch
         self.parts = parts
+        self.image = image
+        """Keep ptxas's machine code, too: a GPU loads it."""
         self.flags = [
             *extension.nvcc_flags(toolchain),
             *([f"-I{unit.folder}"] if unit.folder else []),
@@ -131,13 +137,15 @@ def lower(source: Source, sm: str) -> Lowered:
             "said": said,
         }
         (folder / "unit.ptx").write_text(steps.ptx.read_text().replace(f"{work}/", ""))  # nobody can open that folder
+        if source.image:
+            shutil.copy(work / ptxas.CUBIN, folder / ptxas.CUBIN)
         (folder / "head.cpp").write_text(host.head)
         (folder / "rest.cpp").write_text(host.rest)
         (folder / "stub.c").write_text(steps.stub.read_text().replace(steps.fatbin.name, "fatbin.c"))
         (folder / "facts.json").write_text(json.dumps(facts))
         shutil.rmtree(work)
 
-    entry, _ = cache.obtain("lowered", source.name(sm), make)
+    entry, _ = cache.obtain("lowered", source.name(sm, *(["image"] if source.image else [])), make)
     facts = json.loads((entry / "facts.json").read_text())
     stub = (entry / "stub.c").read_text()
     return Lowered(
@@ -149,6 +157,7 @@ def lower(source: Source, sm: str) -> Lowered:
         prefix=cache.root() / "prefix" / facts["prefix"] if facts["prefix"] else None,
         kernels=tuple(from_json(KernelFacts, fact) for fact in facts["kernels"]),
         said=facts["said"],
+        image=entry / ptxas.CUBIN if source.image else None,
     )
 
 

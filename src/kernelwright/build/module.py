@@ -34,16 +34,26 @@ class Built:
 
 
 def obtain(
-    tier: str, extension: Extension, toolchain: Toolchain, arch: str, sm: str, make: Callable[[Path, Path], None]
+    tier: str,
+    extension: Extension,
+    toolchain: Toolchain,
+    arch: str,
+    sm: str,
+    make: Callable[[Path, Path], None],
+    *,
+    libraries: str | None = None,
 ) -> Built:
-    """The finished module; ``make(folder, work)`` fills the entry, with a scratch folder that goes away."""
+    """The finished module; ``make(folder, work)`` fills the entry, with a scratch folder that goes away.
+
+    ``libraries`` names what it is linked with, where that is not the emulated device's native parts.
+    """
     own = [cache.folder_digest(Path(f), SOURCES) for f in extension.folders()]
     parts = (
         extension.identity(toolchain),
         arch,
         sm,
         headers.facade_digest(),
-        link.native_identity(),
+        link.native_identity() if libraries is None else libraries,
         cache.code(),
         *own,
     )

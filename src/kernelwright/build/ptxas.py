@@ -10,6 +10,9 @@ import re
 from kernelwright.build.nvcc import Plan
 from kernelwright.records import KernelFacts
 
+CUBIN = "facts.cubin"
+"""What ptxas leaves in the plan's folder."""
+
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
@@ -20,7 +23,7 @@ _CONSTANT = re.compile(r"(\d+) bytes cmem\[(\d+)\]")
 def facts(steps: Plan, sm: str) -> tuple[KernelFacts, ...]:
     """Assembles the plan's PTX for ``sm``. Raises :class:`kernelwright.build.nvcc.CommandFailed`."""
     command = re.sub(r"-arch=\S+", f"-arch={sm}", steps.assemble, count=1)
-    command = re.sub(r'-o\s+("[^"]*"|\S+)\s*$', "-o facts.cubin -v", command)
+    command = re.sub(r'-o\s+("[^"]*"|\S+)\s*$', f"-o {CUBIN} -v", command)
     return parse(steps.run(command))
 
 

@@ -35,7 +35,7 @@ def real_include_flags(toolchain: Toolchain) -> list[str]:
     from kernelwright.emulate.nativeparts import include_folder
 
     folders = [
-        include_folder(),
+        *([] if _complete(toolchain) else [include_folder()]),
         toolchain.torch_include,
         toolchain.torch_include / "torch" / "csrc" / "api" / "include",
         toolchain.python_include,
@@ -45,10 +45,16 @@ def real_include_flags(toolchain: Toolchain) -> list[str]:
     return [part for folder in folders for part in ("-isystem", str(folder))]
 
 
+def _complete(toolchain: Toolchain) -> bool:
+    """Whether torch's CUDA headers and those of NVIDIA's libraries that they include are all there."""
+    return toolchain.torch_has_cuda and (toolchain.cuda_include / "cublas_v2.h").exists()
+
+
 def prefix(toolchain: Toolchain, std: str) -> Path:
     """A folder with ``prefix.h`` (the lean extension header), its precompiled form, and ``lean/torch/extension.h``."""
     flags = host_flags(std)
-    name = cache.digest("real", *flags, _LEAN_EXTENSION, _PREFIX, toolchain.identity)
+    own = ["complete"] if _complete(toolchain) else []
+    name = cache.digest("real", *flags, _LEAN_EXTENSION, _PREFIX, toolchain.identity, *own)
 
     def make(folder: Path) -> None:
         (folder / "lean" / "torch").mkdir(parents=True)

@@ -70,6 +70,23 @@ class Toolchain:
         return found
 
     @property
+    def torch_has_cuda(self) -> bool:
+        """Whether the installed torch was built for NVIDIA GPUs."""
+        return (self.torch_lib / "libc10_cuda.so").exists()
+
+    def cuda_runtime(self) -> Path | None:
+        """The shared libcudart of this toolkit, or the one that torch brought; None where there is neither."""
+        wheels = self.torch_lib.parents[1] / "nvidia"
+        folders = [
+            self.home / "lib64",
+            self.home / "lib",
+            *(wheels / part / "lib" for part in ("cu13", "cuda_runtime")),
+        ]
+        major = self.version.split(".")[0]
+        found = (folder / name for folder in folders for name in (f"libcudart.so.{major}", "libcudart.so"))
+        return next((path for path in found if path.exists()), None)
+
+    @property
     def identity(self) -> str:
         """Whatever changes the products of a build, for cache keys."""
         return "\0".join(

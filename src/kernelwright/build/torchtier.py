@@ -1,4 +1,4 @@
-"""On a GPU: torch's own ``load_inline`` and ``load``, with the same records.
+"""On a GPU, where our own way stops: torch's own ``load_inline`` and ``load``, with the same records.
 
 The rule: nothing about the build is changed, save that source strings get line markers and device code a line table,
 which changes no instruction and lets profiler and sanitizers name lines; what torch raises is raised on, as
@@ -23,16 +23,21 @@ from kernelwright.records import BuildRecord
 LINE_TABLE = "-lineinfo"
 
 
-def wrap(module: Any, context: BuildContext) -> None:
-    """Replaces ``load_inline`` and ``load`` of torch.utils.cpp_extension by recording versions of themselves."""
+def recorded(module: Any, context: BuildContext) -> dict[str, Callable[..., Any]]:
+    """``load_inline`` and ``load`` of torch.utils.cpp_extension as recording versions of themselves, by name.
+
+    They take ``fell_through`` beside torch's arguments: why a faster way was not taken.
+    """
     lines = LineMap(context.candidate_text, context.candidate_file)
-    module.load_inline = _recorded(module.load_inline, context, lines)
-    module.load = _recorded(module.load, context, None)
+    return {
+        "load_inline": _recorded(module.load_inline, context, lines),
+        "load": _recorded(module.load, context, None),
+    }
 
 
 def _recorded(original: Callable[..., Any], context: BuildContext, lines: LineMap | None) -> Callable[..., Any]:
     @functools.wraps(original)
-    def call(name: str, *args: Any, **named: Any) -> Any:
+    def call(name: str, *args: Any, fell_through: str = "", **named: Any) -> Any:
         from kernelwright.build.inline import call_line
 
         if lines is not None:
@@ -54,13 +59,21 @@ def _recorded(original: Callable[..., Any], context: BuildContext, lines: LineMa
                 False,
                 None,
                 diagnostics=told,
+                fell_through=fell_through,
                 arch=context.arch,
                 call_line=site,
             )
             context.on_record(record)
             raise BuildFailed(record, str(error)) from error
         seconds = time.monotonic() - start
-        context.on_record(BuildRecord(name, "torch", False, seconds, True, True, arch=context.arch, call_line=site))
+        context.on_record(
+            BuildRecord(
+                *(name, "torch", False, seconds, True, True),
+                fell_through=fell_through,
+                arch=context.arch,
+                call_line=site,
+            )
+        )
         return made
 
     return call

@@ -5,6 +5,7 @@ The rule: it sees what a GPU lets one see, which is neither launches nor wrong a
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING
 
 from kernelwright.errors import MachineError
@@ -12,6 +13,30 @@ from kernelwright.records import DeviceFact, Finding, LaunchFact
 
 if TYPE_CHECKING:
     import torch
+
+
+_MAJOR, _MINOR = 75, 76
+"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR of cuda.h."""
+
+
+def capability() -> tuple[int, int]:
+    """Compute capability of device 0, asked of the driver without PyTorch and without a context.
+
+    Raises ``MachineError`` where there is no driver or no device.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        raise MachineError("no NVIDIA driver", hint="--device emulated needs none") from None
+    device, number = ctypes.c_int(), ctypes.c_int()
+    found: list[int] = []
+    status = driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0)
+    for attribute in (_MAJOR, _MINOR):
+        status = status or driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
+        found.append(number.value)
+    if status:
+        raise MachineError(f"the NVIDIA driver shows no GPU (error {status})", hint="--device emulated needs none")
+    return found[0], found[1]
 
 
 class Cuda:

@@ -1,0 +1,80 @@
+"""The way of building for a GPU: what it makes, and when torch's own build is asked instead."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelwright.build import BuildContext, gpu, toolchain
+from kernelwright.build.extension import Extension
+from kernelwright.build.gpu import GpuBuilder
+from kernelwright.build.lines import LineMap
+from kernelwright.build.sources import inline_units, names_of
+from kernelwright.errors import MachineError
+from kernelwright.records import BuildRecord
+
+KERNEL = """
+__global__ void twice(float* x) { x[threadIdx.x] *= 2.f; }
+torch::Tensor run(torch::Tensor x) { twice<<<1, x.numel()>>>(x.data_ptr<float>()); return x; }
+"""
+FAT_BINARY = 0xBA55ED50
+"""First word of every fat binary, as `fatbinary` 13.0 writes it."""
+
+
+@pytest.fixture
+def chain() -> toolchain.Toolchain:
+    try:
+        return toolchain.find()
+    except MachineError as error:
+        pytest.skip(f"{error}; {error.hint}")
+
+
+def builder(records: list[BuildRecord], asked: list[Any]) -> GpuBuilder:
+    context = BuildContext("candidate.py", "", None, "sm_90", records.append, lambda request: None)
+
+    def theirs(*args: Any, **named: Any) -> str:
+        asked.append((args, named))
+        return "torch's"
+
+    return GpuBuilder(context, theirs={"load_inline": theirs, "load": theirs})
+
+
+def test_what_our_way_cannot_do_is_torchs_with_the_same_arguments_and_the_reason(chain: toolchain.Toolchain) -> None:
+    asked: list[Any] = []
+    flags = ["-rdc=true"]
+    made = builder([], asked).load_inline("mine", "", KERNEL, functions=["run"], extra_cuda_cflags=flags)
+    assert made == "torch's"
+    ((args, named),) = asked
+    assert args == ("mine", "", KERNEL)
+    why = named.pop("fell_through")
+    assert named == {"functions": ["run"], "extra_cuda_cflags": flags}
+    assert "relocatable" in why or "was not found" in why
+
+
+def test_a_torch_without_cuda_is_left_to_say_so_itself(chain: toolchain.Toolchain) -> None:
+    if chain.torch_has_cuda:
+        pytest.skip("this torch has CUDA")
+    asked: list[Any] = []
+    builder([], asked).load("mine", ["somewhere.cu"])
+    assert len(asked) == 1
+
+
+@pytest.mark.emu
+@pytest.mark.slow
+def test_an_object_holds_machine_code_for_the_device_itself(chain: toolchain.Toolchain, tmp_path: Path) -> None:
+    units = inline_units(
+        ["torch::Tensor run(torch::Tensor x);"], [KERNEL], ["run"],
+        lines=LineMap("", "candidate.py"), implicit_headers=True, wrapped=True,
+    )  # fmt: skip
+    extension = Extension("mine", units, functions=names_of(["run"]))
+    index = next(i for i, unit in enumerate(units) if unit.cuda)
+    made, low = gpu._cuda_object(extension, chain, index, tmp_path, arch="sm_90", sm="sm_90")
+    assert [fact.name for fact in low.kernels] == ["_Z5twicePf"]
+    image = (tmp_path / gpu.IMAGE).read_bytes()
+    assert struct.unpack("<I", image[:4]) == (FAT_BINARY,)
+    assert image in made.read_bytes()
+    assert low.image is not None
+    assert low.image.read_bytes()[:4] == b"\x7fELF"
