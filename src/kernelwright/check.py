@@ -68,6 +68,9 @@ class CheckOptions:
     """Have the real torch headers compile what the fast ones accepted."""
     weights: str = "auto"
     """``auto``: by equal construction, and the reference's state tried where that fails; ``state_dict``: by name."""
+    inputs: str = "auto"
+    """``drawn``: each process draws the trials' inputs from the seed; ``handed``: made once on the CPU and handed over;
+    ``auto``: drawn on a GPU, where ``get_inputs()`` allows it."""
     timing: bool = True
     """Time a correct candidate; only on a GPU."""
     baselines: tuple[str, ...] = ("eager",)
@@ -184,6 +187,7 @@ def _plan(problem: Path, candidate: Path, text: str, options: CheckOptions) -> P
         timeout_s=options.timeout_s,
         memory_bytes=options.memory_bytes or limits.default_memory_bytes(),
         weights=options.weights,
+        inputs=options.inputs,
     )
 
 

@@ -326,6 +326,8 @@ class Numerics:
     """Inputs or weights that the candidate changed: ``input 0``, ``parameter fc.weight``."""
     weights_note: str = ""
     """Why the reference's state cannot be loaded into the candidate by name; empty where it can."""
+    inputs: str = ""
+    """Where the trials' inputs came from: drawn on the device from the trial's seed, or made on the CPU."""
 
 
 @dataclass(frozen=True)

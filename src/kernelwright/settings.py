@@ -114,6 +114,7 @@ def _platform_cache() -> Path:
 
 
 DEVICES = ("auto", "emulated", "cuda")
+INPUTS = ("auto", "drawn", "handed")
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -194,6 +195,15 @@ SETTINGS: tuple[Setting, ...] = (
         True,
         "Compile the sources against the real torch headers, too, beside the fast headers.",
         "--no-confirm",
+    ),
+    Setting(
+        "INPUTS",
+        _choice(*INPUTS),
+        " | ".join(INPUTS),
+        "auto",
+        "`drawn`: each process draws a trial's inputs itself, from the same seed; `handed`: made once on the CPU and "
+        "handed over; `auto`: drawn on a GPU's own generator where get_inputs() allows it.",
+        "--inputs",
     ),
     Setting("HW", _switch, "0 | 1", False, "Tests replay the emulator's instruction files on a GPU."),
 )

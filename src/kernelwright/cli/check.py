@@ -55,6 +55,11 @@ def setting(name: str) -> Callable[[str], Any]:
 )
 @click.option("--trials", type=setting("TRIALS"), metavar="N", help="Fresh inputs to compare on.  [default: 3]")
 @click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of weights and inputs.")
+@click.option(
+    "--inputs",
+    type=click.Choice(settings.INPUTS),
+    help="Draw inputs in each process from one seed, or make them once on the CPU.  [default: auto]",
+)
 @click.option("--atol", type=click.FloatRange(min=0), metavar="NUMBER", help="Absolute tolerance.  [default: by dtype]")
 @click.option("--rtol", type=click.FloatRange(min=0), metavar="NUMBER", help="Relative tolerance.  [default: by dtype]")
 @click.option(
@@ -103,6 +108,7 @@ def check(
     device: str | None,
     trials: int | None,
     seed: int,
+    inputs: str | None,
     atol: float | None,
     rtol: float | None,
     timeout_s: float | None,
@@ -130,6 +136,7 @@ def check(
         device=device,
         trials=trials,
         seed=seed,
+        inputs=inputs,
         atol=atol,
         rtol=rtol,
         timeout_s=timeout_s,
@@ -179,6 +186,7 @@ def check_options(
     device: str | None = None,
     trials: int | None = None,
     seed: int = 0,
+    inputs: str | None = None,
     atol: float | None = None,
     rtol: float | None = None,
     timeout_s: float | None = None,
@@ -200,6 +208,7 @@ def check_options(
         presents_as=spec(settings.get("AS", flag=presents_as)).key,
         trials=settings.get("TRIALS", flag=trials),
         seed=seed,
+        inputs=settings.get("INPUTS", flag=inputs),
         atol=atol,
         rtol=rtol,
         timeout_s=settings.get("TIMEOUT", flag=timeout_s),

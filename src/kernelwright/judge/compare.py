@@ -73,9 +73,9 @@ class Tally:
         self.shape = tuple(reference.shape)
         self.dtype = str(out.dtype).removeprefix("torch.")
         self.exact = not (reference.is_floating_point() or reference.is_complex())
-        self.codes = torch.zeros(reference.numel(), dtype=torch.uint8)
+        self.codes = torch.zeros(reference.numel(), dtype=torch.uint8, device=reference.device)
         self.impostors = Impostors()
-        self._out = out.reshape(-1)
+        self._out = out.reshape(-1).to(reference.device)
         self._reference = reference.reshape(-1)
         self._squares = self._reference_squares = self._oracle_squares = 0.0
         self._max = self._reference_max = 0.0
@@ -140,7 +140,7 @@ class Tally:
                 codes[bad & found] = code
         if not self.exact and not exact.is_complex():
             if self._differences is None:
-                self._differences = torch.zeros(self.codes.numel(), dtype=torch.float32)
+                self._differences = torch.zeros_like(self.codes, dtype=torch.float32)
             self._differences[start : start + out.numel()] = (wide - exact).to(torch.float32)
         self._relation.add(wide[bad], exact[bad])
         first = int(bad.to(torch.uint8).argmax())
@@ -207,7 +207,8 @@ class Tally:
     def _mismatch(self) -> Mismatch | None:
         if self._first is None or self._worst is None:
             return None
-        codes = self.codes.reshape(self.shape)
+        # Patterns are read off element by element: for that the CPU is the better place.
+        codes = self.codes.cpu().reshape(self.shape)
         counts = torch.bincount(self.codes, minlength=6).tolist()
         bad = sum(counts[VALUE:])
         text = pattern.describe(codes > OK)

@@ -73,15 +73,29 @@ class Reference:
     def __init__(self, model: Any, inputs: list[Any], *, seed: int) -> None:
         self.model, self.inputs, self.seed = model, inputs, seed
         torch.manual_seed(seed)
-        state = torch.get_rng_state()
+        states = _generators()
         started = time.perf_counter()
         with torch.no_grad(), _Largest() as largest:
             self.outputs = model(*inputs)
+        _wait()
         self.seconds = time.perf_counter() - started
         self.largest_bytes = largest.bytes
-        self.random = not torch.equal(state, torch.get_rng_state())
+        self.random = not all(torch.equal(a, b) for a, b in zip(states, _generators(), strict=True))
         """Whether the forward pass draws random numbers (dropout): no second implementation can draw the same."""
         self.leaves = [_as_tensor(value) for _, value in leaves(self.outputs, "output")]
+
+
+def _wait() -> None:
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
+
+
+def _generators() -> list[torch.Tensor]:
+    """The states of the generators that a forward pass may draw from."""
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        states.append(torch.cuda.get_rng_state())
+    return states
 
 
 class Oracle:
@@ -103,6 +117,9 @@ class Oracle:
         if self._need() <= budget_bytes:
             try:
                 self._whole: list[torch.Tensor] | None = self._run(reference.inputs)
+            except torch.OutOfMemoryError:
+                # A GPU's memory; the CPU's may do.
+                raise
             except Exception as error:
                 first = next(iter(str(error).splitlines()), "")[:120]
                 self._fall_back(f"in float64 it raises {type(error).__name__}: {first}")
@@ -146,7 +163,8 @@ class Oracle:
         if not self.exact:
             return None
         share = SAMPLE_SECONDS / max(self._reference.seconds, 1e-9)
-        if self._whole is not None and share >= 1:
+        elements = sum(x.numel() for _, x in leaves(self._reference.inputs, "") if isinstance(x, torch.Tensor))
+        if self._whole is not None and share >= 1 and elements <= SAMPLE_ELEMENTS:
             return self._converted(self._reference.inputs), slice(None)
         if self._axes is None and not self._find_rows():
             return self._converted(self._reference.inputs), slice(None)
@@ -208,6 +226,8 @@ class Oracle:
         for start in (0, self._length - rows):
             try:
                 outputs = self._run(self._cut(axes, start, start + rows))
+            except torch.OutOfMemoryError:
+                raise
             except Exception:
                 return False
             if not self._agrees(outputs, start, start + rows):

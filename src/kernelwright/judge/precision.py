@@ -74,7 +74,8 @@ class Lossy(EagerMode):
     def __init__(self, format: Format, seed: int) -> None:
         super().__init__()
         self.format = format
-        self.noise = torch.Generator().manual_seed(seed)
+        self._seed = seed
+        self._noise: dict[torch.device, torch.Generator] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -86,7 +87,10 @@ class Lossy(EagerMode):
         out = func(*args, **(kwargs or {}))
         if length > 1 and isinstance(out, torch.Tensor) and out.dtype == torch.float64:
             spread = self.format.unit * math.sqrt(length) / 3
-            noise = torch.randn(out.shape, dtype=torch.float32, generator=self.noise)
+            generator = self._noise.get(out.device)
+            if generator is None:
+                generator = self._noise[out.device] = torch.Generator(out.device).manual_seed(self._seed)
+            noise = torch.randn(out.shape, dtype=torch.float32, generator=generator, device=out.device)
             out = out * (1 + spread * noise)
         return out
 

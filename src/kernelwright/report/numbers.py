@@ -28,6 +28,7 @@ def numerics_lines(numerics: Numerics | None) -> Iterator[str]:
     yield (
         f"{passed} of {wording.many(len(numerics.trials), 'trial')} passed at atol {numerics.atol:g}, "
         f"rtol {numerics.rtol:g}; oracle: {numerics.oracle}; {_WEIGHTS.get(numerics.weights, numerics.weights)}"
+        + (f"; inputs {numerics.inputs}" if numerics.inputs.startswith("drawn") else "")
     )
     for output in _worst(numerics):
         yield _output(output)

@@ -26,8 +26,10 @@ from kernelwright.records import to_json
 from kernelwright.worker import limits, memory
 from kernelwright.worker.devices import DEVICES, Opening, Place
 from kernelwright.worker.frames import exception_fact
+from kernelwright.worker.inputs import Drawn, Handed, Inputs
 from kernelwright.worker.nursery import INTERRUPT_SIGNAL
 from kernelwright.worker.parameters import checksum, parameter_names, table
+from kernelwright.worker.recipe import Recipe
 from kernelwright.worker.seeds import seed_all
 from kernelwright.worker.tree import CannotCross, map_tensors, pack, unpack
 from kernelwright.worker.wire import Channel, close_all
@@ -142,37 +144,31 @@ class _Session:
     def on_forward(self, request: dict[str, Any], fds: list[int]) -> None:
         """One forward pass on fresh inputs; reply with the outputs, and what it changed."""
         assert self.device is not None
-        specs = [memory.read_spec(item) for item in request["tensors"]]
-        # Mapped inputs count as private writable memory, and are not the candidate's own.
-        own = sum(spec.bytes for spec in specs)
-        limits.raise_data(own)
-        mapped = [memory.attach(fd, spec) for fd, spec in zip(fds, specs, strict=True)]
-        placed: list[torch.Tensor] = []
-        for number, item in enumerate(mapped):
-            placed.append(self.device.to_device(item.tensor, f"input {number}"))
-        inputs = unpack(request["inputs"], placed)
-        seed_all(int(request["seed"]))
         what = f"forward, trial {int(request['trial']) + 1}"
+        self.say(f"the inputs of {what}")
+        given, own = self._given(request, fds)
+        if given.sums() != request.get("sums", []):
+            given.close()
+            self._reply("forward", {"differs": True}, [])
+            return
+        seed_all(int(request["seed"]))
         self.say(what)
-        value, seconds = self._timed(inputs)
+        value, seconds = self._timed(given.values)
         _crossing(value)
         self.say(f"after {what}")
-        mutated = [f"input {n}" for n, item in enumerate(mapped) if self.device.changed(item, placed[n])]
-        mutated += self._changed_parameters()
+        mutated = [f"input {number}" for number in given.changed()] + self._changed_parameters()
         repeat = None
         if request["trial"] == 0 and not mutated and seconds < REPEAT_SECONDS:
             self.say(f"{what}, a second time")
             seed_all(int(request["seed"]))
             kept = map_tensors(value, lambda t: t.detach().clone())
-            again, _ = self._timed(inputs)
+            again, _ = self._timed(given.values)
             repeat = _distance(kept, again)
             value = kept
             self.say(f"after {what}")
-        del inputs, placed
         packed, fds_out, described = self._outputs(value)
-        for item in mapped:
-            item.close()
-        del mapped, item, value
+        given.close()
+        del value
         limits.raise_data(-own)
         body = {"outputs": packed, "tensors": described, "seconds": seconds, "mutated": mutated, "repeat": repeat}
         self._reply("forward", {**body, "device": self.device.name}, fds_out)
@@ -184,6 +180,24 @@ class _Session:
         self._reply("suspicions", {"suspicions": to_json(self.device.suspicions())}, [])
 
     # ---- parts -----------------------------------------------------------------------------------------------------
+    def _given(self, request: dict[str, Any], fds: list[int]) -> tuple[Inputs, int]:
+        """A trial's inputs, and how many bytes of them are mapped and not the candidate's own."""
+        device = self.device
+        assert device is not None
+
+        def put(tensor: torch.Tensor, number: int) -> torch.Tensor:
+            return device.to_device(tensor, f"input {number}")
+
+        if "recipe" in request:
+            recipe = Recipe(**request["recipe"])
+            return Drawn(recipe, None if recipe.device == device.name else put), 0
+        specs = [memory.read_spec(item) for item in request["tensors"]]
+        # Mapped inputs count as private writable memory, and are not the candidate's own.
+        own = sum(spec.bytes for spec in specs)
+        limits.raise_data(own)
+        mapped = [memory.attach(fd, spec) for fd, spec in zip(fds, specs, strict=True)]
+        return Handed(request["inputs"], mapped, put, copies=device.copies), own
+
     def _construct(self) -> None:
         assert self.device is not None
         self.say("ModelNew(...)")

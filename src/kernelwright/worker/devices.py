@@ -18,7 +18,7 @@ from kernelwright import build
 from kernelwright.device import cuda, emulated
 from kernelwright.emulate import runtime
 from kernelwright.records import DeviceFact, LaunchFact, to_json
-from kernelwright.worker.memory import Mapped
+from kernelwright.worker.inputs import copied
 
 Event = Callable[[dict[str, Any]], None]
 """Sends a fact to the supervisor at once, so that it survives a crash."""
@@ -43,15 +43,14 @@ class Place(Protocol):
 
     name: str
     """``cpu`` | ``cuda:0``: where inputs lie, as torch writes it."""
+    copies: bool
+    """Whether ``to_device`` copies."""
 
     def to_device(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """``tensor`` (on the CPU) on the device; not copied where the device can share it."""
 
     def module(self, module: Any) -> Any:
         """A module with its parameters and buffers on the device."""
-
-    def changed(self, mapped: Mapped, on_device: torch.Tensor) -> bool:
-        """Whether the candidate changed this input."""
 
     def synchronize(self) -> None:
         """Wait for all work; raises what the work ran into."""
@@ -76,6 +75,7 @@ class Host:
     """No GPU: tensors stay where they are."""
 
     name = "cpu"
+    copies = False
 
     def __init__(self, opening: Opening) -> None:
         self.opening = opening
@@ -85,9 +85,6 @@ class Host:
 
     def module(self, module: Any) -> Any:
         return module.to(self.name) if isinstance(module, torch.nn.Module) else module
-
-    def changed(self, mapped: Mapped, on_device: torch.Tensor) -> bool:
-        return mapped.changed()
 
     def synchronize(self) -> None:
         """Host work is done when it returns."""
@@ -112,6 +109,7 @@ class Cuda(Host):
     """An NVIDIA GPU through PyTorch."""
 
     name = "cuda:0"
+    copies = True
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
@@ -121,16 +119,7 @@ class Cuda(Host):
         build.install(_build_context(opening, device=None, arch=f"sm_{major}{minor}"))
 
     def to_device(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        return self.device.to_device(tensor, name=name)
-
-    def changed(self, mapped: Mapped, on_device: torch.Tensor) -> bool:
-        if on_device.shape != mapped.tensor.shape:
-            return True
-        original, theirs = (t if t.dim() else t.reshape(1) for t in (mapped.tensor, on_device))
-        # Rows of 64 MB: a whole second copy of the input may not fit on the GPU.
-        rows = max(1, (64 << 20) // max(1, original[:1].numel() * original.element_size()))
-        pairs = zip(torch.split(original, rows), torch.split(theirs, rows), strict=True)
-        return not all(_same_bits(mine.to(self.name), part) for mine, part in pairs)
+        return copied(tensor, self.name)
 
     def synchronize(self) -> None:
         self.device.synchronize()
@@ -211,10 +200,3 @@ def _build_context(opening: Opening, *, device: Any, arch: str) -> build.BuildCo
 
 def _triple(numbers: tuple[int, ...]) -> str:
     return "(" + ", ".join(map(str, numbers)) + ")"
-
-
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Equal, with NaN equal to NaN."""
-    if one.is_floating_point() or one.is_complex():
-        return bool(((one == other) | (one.isnan() & other.isnan())).all())
-    return torch.equal(one, other)

@@ -13,21 +13,25 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from kernelwright.errors import UsageError
-from kernelwright.judge.judge import Yardsticks, judge, take_yardsticks
+from kernelwright.judge.judge import Judgement, Yardsticks, judge, take_yardsticks
 from kernelwright.judge.oracle import Oracle, Reference, double_model
 from kernelwright.problem.layout import Problem, load
 from kernelwright.records import to_json
-from kernelwright.worker import memory
+from kernelwright.worker import gpu, memory
 from kernelwright.worker.frames import exception_fact
+from kernelwright.worker.inputs import Drawn, Handed, Inputs, copied, put_on
 from kernelwright.worker.parameters import table
+from kernelwright.worker.recipe import Recipe, drawn
 from kernelwright.worker.seeds import seed_all
-from kernelwright.worker.tree import CannotCross, pack, unpack
+from kernelwright.worker.tree import CannotCross, map_tensors, pack, unpack
 from kernelwright.worker.wire import Channel, close_all
+
+T = TypeVar("T")
 
 
 def main(channel: Channel, config: dict[str, Any]) -> None:
@@ -60,8 +64,12 @@ class _Session:
         self.model: Any = None
         self.model64: Any = None
         self.no_double = ""
-        self.mapped: list[memory.Mapped] = []
-        self.inputs: list[Any] = []
+        self.no_recipe = ""
+        """Why inputs cannot be drawn from a recipe; empty as long as they can."""
+        self.place: str = config["place"]
+        """Where the reference runs: a GPU where the candidate runs on one, and all fits there."""
+        self.notes: list[str] = []
+        self.given: Inputs | None = None
         self.trial_seed = 0
         self.reference: Reference | None = None
         self.oracle: Oracle | None = None
@@ -76,6 +84,12 @@ class _Session:
         self.foreign = False
 
     # ---- requests --------------------------------------------------------------------------------------------------
+    def on_open(self, request: dict[str, Any], fds: list[int]) -> None:
+        """Open the device, before anything of the problem's."""
+        if self.place != "cpu":
+            gpu.open(self.place)
+        self._reply("open", {}, [])
+
     def on_load(self, request: dict[str, Any], fds: list[int]) -> None:
         """Run the problem file and construct the reference; reply with constructor arguments and its parameters."""
         with self._problem_code("the problem file"):
@@ -89,6 +103,7 @@ class _Session:
             self.model = self.problem.model(*arguments)
             if not callable(self.model):
                 raise TypeError(f"Model is a {type(self.model).__name__} that cannot be called")
+        self._here(lambda: self._place_model())
         self._reply("load", {"init": packed, "tensors": specs, "parameters": table(self.model)}, fds_out)
 
     def on_weights(self, request: dict[str, Any], fds: list[int]) -> None:
@@ -97,9 +112,15 @@ class _Session:
         self._reply("weights", {"state": packed, "tensors": specs}, fds_out)
 
     def on_trial(self, request: dict[str, Any], fds: list[int]) -> None:
-        """Make one trial's inputs in memory files, and drop everything of the trial before."""
+        """Make one trial's inputs, as a recipe or in memory files, and drop everything of the trial before."""
         self._forget()
         self.trial_seed = int(request["seed"])
+        recipe = self._recipe(str(request["draw"])) if request["draw"] else None
+        if recipe is not None:
+            self.given = Drawn(recipe, None if recipe.device == self.place else put_on(self.place))
+            body = {"recipe": asdict(recipe), "sums": self.given.sums(), "how": self.given.how}
+            self._reply("trial", body, [])
+            return
         assert self.problem is not None
         with self._problem_code("get_inputs()"):
             seed_all(self.trial_seed)
@@ -110,40 +131,25 @@ class _Session:
         with self._problem_code("the inputs"):
             packed, fds_out, specs = self._shared(values, consume=True)
         del values
-        self.mapped = [
+        mapped = [
             memory.attach(os.dup(fd), spec) for fd, spec in zip(fds_out, map(memory.read_spec, specs), strict=True)
         ]
-        self.inputs = unpack(packed, [mapped.tensor for mapped in self.mapped])
-        self._reply("trial", {"inputs": packed, "tensors": specs}, fds_out)
+        self._here(lambda: self._take(packed, mapped))
+        self._reply("trial", {"inputs": packed, "tensors": specs, "how": Handed.how}, fds_out)
 
     def on_reference(self, request: dict[str, Any], fds: list[int]) -> None:
         """Run the reference; reply with what it changed, and whether it draws random numbers."""
-        with self._problem_code("the reference's forward()"):
-            seed_all(self.trial_seed)
-            self.reference = Reference(self.model, self.inputs, seed=self.trial_seed)
-        mutated = [number for number, mapped in enumerate(self.mapped) if mapped.changed()]
-        if mutated:
-            fresh = [memory.attach(os.dup(mapped.fd), mapped.spec) for mapped in self.mapped]
-            self.inputs = unpack(pack(self.inputs, []), [mapped.tensor for mapped in fresh])
-            self.reference.inputs = self.inputs
+        mutated = self._here(self._refer)
+        assert self.reference is not None
         self._reply("reference", {"mutated": mutated, "random": self.reference.random}, [])
 
     def on_oracle(self, request: dict[str, Any], fds: list[int]) -> None:
         """Make the oracle of what the reference computed; reply with how."""
-        assert self.reference is not None
         self.doing = "the oracle"
-        if self.model64 is None and not self.no_double:
-            self.model64, self.no_double = double_model(self.model)
-        self.oracle = Oracle(
-            self.reference, model64=self.model64, budget_bytes=self.config["budget_bytes"], reason=self.no_double
-        )
-        if self.reference.random:
-            self.oracle.give_up_chunks("its forward pass draws random numbers")
-        if not self.yardsticks_taken:
-            # Formats do not depend on the trial: one table serves all.
-            self.yardsticks = take_yardsticks(self.oracle, self.reference)
-            self.yardsticks_taken = True
-        self._reply("oracle", {"oracle": self.oracle.how}, [])
+        self._here(self._make_oracle)
+        assert self.oracle is not None
+        self._reply("oracle", {"oracle": self.oracle.how, "notes": self.notes}, [])
+        self.notes = []
 
     def on_compare(self, request: dict[str, Any], fds: list[int]) -> None:
         """Judge the candidate's outputs."""
@@ -162,16 +168,8 @@ class _Session:
             close_all(fds[len(mapped) :])
             self.channel.send({"reply": "compare", "garbage": str(error)})
             return
-        judgement = judge(
-            value,
-            devices=[str(item["device"]) for item in request["tensors"]],
-            expected_device=str(request["device"]),
-            reference=self.reference,
-            oracle=self.oracle,
-            yardsticks=self.yardsticks,
-            atol=_tolerance(self.config["atol"], self.reference),
-            rtol=_tolerance(self.config["rtol"], self.reference),
-        )
+        devices = [str(item["device"]) for item in request["tensors"]]
+        judgement = self._here(lambda: self._judged(value, devices, str(request["device"])))
         for item in mapped:
             item.close()
         self._reply(
@@ -191,13 +189,114 @@ class _Session:
         )
 
     # ---- parts -----------------------------------------------------------------------------------------------------
+    def _recipe(self, device: str) -> Recipe | None:
+        """How to draw this trial's inputs on ``device``; None where that is not known, from then on."""
+        assert self.problem is not None
+        if self.no_recipe:
+            return None
+        with self._problem_code("get_inputs()"):
+            try:
+                recipe = drawn(self.problem.get_inputs, device=device, seed=self.trial_seed)
+            # Whatever the problem's code raises where torch's default device is a GPU: it was not written for that.
+            except Exception as error:
+                self.no_recipe = _first_line(error)
+                self.notes.append(f"inputs are made on the CPU: {self.no_recipe}")
+                recipe = None
+        self.foreign = False
+        return recipe
+
+    def _take(self, packed: Any, mapped: list[memory.Mapped]) -> None:
+        on_the_host = self.place == "cpu"
+        fresh = [memory.attach(os.dup(item.fd), item.spec) for item in mapped]
+        put = None if on_the_host else put_on(self.place)
+        self.given = Handed(packed, fresh, put, copies=not on_the_host)
+        for item in mapped:
+            item.close()
+
+    def _place_model(self) -> None:
+        if self.place != "cpu" and isinstance(self.model, torch.nn.Module):
+            self.model = self.model.to(self.place)
+
+    def _refer(self) -> list[int]:
+        """Run the reference; numbers of the inputs that it changed."""
+        given = self.given
+        assert given is not None
+        with self._problem_code("the reference's forward()"):
+            seed_all(self.trial_seed)
+            self.reference = Reference(self.model, given.values, seed=self.trial_seed)
+        mutated = given.changed()
+        if mutated:
+            self.reference.inputs = given.renewed()
+        return mutated
+
+    def _make_oracle(self) -> None:
+        assert self.reference is not None
+        if self.model64 is None and not self.no_double:
+            self.model64, self.no_double = double_model(self.model)
+        budget = self.config["budget_bytes"] if self.place == "cpu" else gpu.budget_bytes(self.place)
+        self.oracle = Oracle(self.reference, model64=self.model64, budget_bytes=budget, reason=self.no_double)
+        if self.reference.random:
+            self.oracle.give_up_chunks("its forward pass draws random numbers")
+        if not self.yardsticks_taken:
+            # Formats do not depend on the trial: one table serves all.
+            self.yardsticks = take_yardsticks(self.oracle, self.reference)
+            self.yardsticks_taken = True
+
+    def _judged(self, value: Any, devices: list[str], expected: str) -> Judgement:
+        assert self.reference is not None and self.oracle is not None
+        if self.place != "cpu":
+            value = map_tensors(value, lambda tensor: copied(tensor, self.place))
+        return judge(
+            value,
+            devices=devices,
+            expected_device=expected,
+            reference=self.reference,
+            oracle=self.oracle,
+            yardsticks=self.yardsticks,
+            atol=_tolerance(self.config["atol"], self.reference),
+            rtol=_tolerance(self.config["rtol"], self.reference),
+        )
+
+    def _here(self, step: Callable[[], T]) -> T:
+        """Do ``step`` where the reference runs; on the CPU, from then on, where the GPU does not do it.
+
+        A reference that runs on the CPU only, or more than the GPU's memory, is no fault of the problem's.
+        """
+        if self.place == "cpu":
+            return step()
+        try:
+            return step()
+        except Exception as error:
+            self.notes.append(f"the reference ran on the CPU: on the GPU {self.doing} raised {_first_line(error)}")
+            self.foreign = False
+            self._leave_gpu()
+        return step()
+
+    def _leave_gpu(self) -> None:
+        """Take model and inputs back to the CPU, and make reference and oracle of a trial anew there."""
+        self.place = "cpu"
+        self.model64, self.yardsticks_taken = None, False
+        if isinstance(self.model, torch.nn.Module):
+            self.model = self.model.to("cpu")
+        referred, judging = self.reference is not None, self.oracle is not None
+        self.reference = self.oracle = None
+        gpu.release()
+        if self.given is not None:
+            self.given = self.given.on_host()
+            gpu.release()
+        if referred:
+            self._refer()
+        if judging:
+            self._make_oracle()
+
     def _forget(self) -> None:
-        self.inputs = []
         self.reference = None
         self.oracle = None
-        for mapped in self.mapped:
-            mapped.close()
-        self.mapped = []
+        if self.given is not None:
+            self.given.close()
+        self.given = None
+        if self.place != "cpu":
+            gpu.release()
 
     def _shared(self, value: Any, *, consume: bool = False) -> tuple[Any, list[int], list[dict[str, Any]]]:
         """``value`` packed, its tensors in memory files; with ``consume`` large ones nobody else has are moved."""
@@ -223,6 +322,10 @@ class _Session:
     def _reply(self, operation: str, body: dict[str, Any], fds: list[int]) -> None:
         self.channel.send({"reply": operation, **body}, fds)
         close_all(fds)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:160]
 
 
 def _tolerance(chosen: float | None, reference: Reference) -> float:

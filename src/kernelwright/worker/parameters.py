@@ -1,17 +1,23 @@
 """What a model's parameters are, without handing them over: names, shapes, and a checksum of the values.
 
-Why: the two processes must find out whether their weights agree, and whether a forward pass changed any. The rule: a
-checksum is over the values in logical order, so strides and devices do not matter.
+Why: the two processes must find out whether their weights agree, whether they drew the same inputs, and whether a
+forward pass changed any. The rule: a checksum is over the values in logical order, so strides and devices do not
+matter; it is computed where the tensor is, because 8 GB cross no bus for it.
 """
 
 from __future__ import annotations
 
-import zlib
 from typing import Any
 
+import numpy
 import torch
 
 from kernelwright.worker.weights import Table
+
+HOST_PIECE, DEVICE_PIECE = 1 << 16, 1 << 24
+"""Elements summed at once: what a core's cache holds as 64-bit integers, and what keeps a GPU busy."""
+_FACTOR = 0x9E3779B97F4A7C15
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def table(model: Any) -> Table:
@@ -23,11 +29,39 @@ def table(model: Any) -> Table:
 
 
 def checksum(tensor: torch.Tensor) -> int:
-    """CRC-32 of a tensor's bytes."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    """A number of 64 bits: the sum of each element's bits times an odd number of its own, modulo 2^64.
+
+    Any change of one element changes it for certain, as odd factors can be divided by; so does nearly every other.
+    """
+    flat = tensor.detach()
+    if flat.is_complex():
+        flat = torch.view_as_real(flat.resolve_conj())
+    flat = flat.contiguous().reshape(-1)
     if not flat.numel():
         return 0
-    return zlib.crc32(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
+    bits = flat.view(_INTEGERS[flat.element_size()])
+    total = _on_the_gpu(bits) if bits.is_cuda and torch.version.cuda else _on_the_host(bits.cpu().numpy())
+    return total * _FACTOR % 2**64
+
+
+def _on_the_host(bits: Any) -> int:
+    odd = numpy.arange(1, 2 * HOST_PIECE, 2, dtype=numpy.int64)
+    wide = numpy.empty(HOST_PIECE, dtype=numpy.int64)
+    total = 0
+    for start in range(0, bits.size, HOST_PIECE):
+        piece = wide[: min(HOST_PIECE, bits.size - start)]
+        numpy.copyto(piece, bits[start : start + piece.size])
+        total += int(numpy.dot(piece, odd[: piece.size])) + 2 * start * int(piece.sum())
+    return total
+
+
+def _on_the_gpu(bits: torch.Tensor) -> int:
+    odd = torch.arange(1, 2 * min(DEVICE_PIECE, bits.numel()), 2, device=bits.device, dtype=torch.int64)
+    total = torch.zeros((), device=bits.device, dtype=torch.int64)
+    for start in range(0, bits.numel(), DEVICE_PIECE):
+        piece = bits[start : start + DEVICE_PIECE].to(torch.int64)
+        total += (piece * odd[: piece.numel()]).sum() + 2 * start * piece.sum()
+    return int(total)
 
 
 def parameter_names(model: Any) -> set[str]:

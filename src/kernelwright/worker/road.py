@@ -69,6 +69,8 @@ class Seen:
     """The stage in which the candidate raised or ended."""
     device: DeviceFact | None = None
     oracle: str = ""
+    inputs: str = ""
+    """Where the trials' inputs came from."""
     atol: float = 0.0
     rtol: float = 0.0
     random: bool = False
@@ -96,6 +98,7 @@ class Seen:
             atol=self.atol,
             rtol=self.rtol,
             oracle=self.oracle,
+            inputs=self.inputs,
             weights=self.weights,
             trials=tuple(self.trials),
             precision=max(grades, key=_COARSENESS.index) if grades else None,
@@ -127,6 +130,8 @@ class Plan:
     timeout_s: float
     memory_bytes: int
     weights: str
+    inputs: str = "auto"
+    """``drawn``: by each process from the seed; ``handed``: from one to the other; ``auto``: drawn on a GPU."""
 
 
 class Road:
@@ -138,6 +143,7 @@ class Road:
         self.on_confirm: Callable[[dict[str, Any]], None] = lambda request: None
         """Called with each build that real headers should confirm, as soon as it is known."""
         self._started = time.monotonic()
+        self._draw = _where_drawn(plan)
         self._held: list[int] = []
         """Memory files on their way from one process to the other."""
         problem = {
@@ -147,6 +153,7 @@ class Road:
             "atol": plan.atol,
             "rtol": plan.rtol,
             "budget_bytes": limits.default_memory_bytes() // 4,
+            "place": "cuda:0" if plan.device == "cuda" else "cpu",
         }
         candidate = {
             "candidate": str(plan.candidate),
@@ -164,10 +171,12 @@ class Road:
     # ---- stretches -------------------------------------------------------------------------------------------------
     def load(self) -> None:
         """Both files run; extensions are built on the way."""
+        self.supervisor.post(self.oracle, {"op": "open"})
         self.supervisor.post(self.oracle, {"op": "load"})
         self.supervisor.post(self.candidate, {"op": "open"})
         self.supervisor.post(self.candidate, {"op": "load"})
         self.progress("loading the problem")
+        self._ask_oracle("open")
         self._reference, self._init_fds = self._ask_oracle("load")
         opened, _ = self._ask_candidate("open", Stage.LOAD, timeout_s=OPEN_SECONDS)
         self.candidate.waited_s = 0.0
@@ -227,15 +236,10 @@ class Road:
     # ---- one trial -------------------------------------------------------------------------------------------------
     def _trial(self, index: int) -> tuple[Trial, list[OutputFact]]:
         seed = trial_seed(self.plan.seed, index)
-        self.supervisor.post(self.oracle, {"op": "trial", "seed": seed})
+        self.supervisor.post(self.oracle, {"op": "trial", "seed": seed, "draw": self._draw})
         given, fds = self._ask_oracle("trial")
-        request = {
-            "op": "forward",
-            "trial": index,
-            "seed": seed,
-            "inputs": given["inputs"],
-            "tensors": given["tensors"],
-        }
+        request = {"op": "forward", "trial": index, "seed": seed}
+        request |= {key: given[key] for key in ("recipe", "sums", "inputs", "tensors") if key in given}
         self._hand_on(self.candidate, request, fds)
         # The reference is computed while the candidate runs.
         self.supervisor.post(self.oracle, {"op": "reference"})
@@ -247,9 +251,15 @@ class Road:
                 # Nobody can compute what the reference itself cannot: then the problem is what failed.
                 self._ask_oracle("reference")
             raise
-        self._took(Stage.RUN, float(done["seconds"]))
         made, _ = self._ask_oracle("reference")
-        self._ask_oracle("oracle")
+        how, _ = self._ask_oracle("oracle")
+        if done.get("differs"):
+            self.seen.notes.append("inputs are handed over: the candidate's process draws others from the same seed")
+            self._draw = ""
+            return self._trial(index)
+        self.seen.inputs = str(given["how"])
+        self._took(Stage.RUN, float(done["seconds"]))
+        self.seen.notes += [str(note) for note in how["notes"]]
         allowed = {f"input {number}" for number in made["mutated"]}
         self.seen.mutated += [name for name in map(str, done["mutated"]) if name not in allowed]
         self.seen.random = self.seen.random or bool(made["random"])
@@ -405,6 +415,13 @@ class Road:
 
     def _age(self) -> float:
         return time.monotonic() - self._started
+
+
+def _where_drawn(plan: Plan) -> str:
+    """The device that inputs are drawn on; empty where they are made once and handed over."""
+    if plan.inputs == "handed" or (plan.inputs == "auto" and plan.device != "cuda"):
+        return ""
+    return "cuda:0" if plan.device == "cuda" else "cpu"
 
 
 def trial_seed(seed: int, index: int) -> int:
