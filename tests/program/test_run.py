@@ -160,11 +160,26 @@ def test_dynamic_parallelism_is_refused_by_name_at_its_line(options: tuple[str, 
     assert "dynamic parallelism" in cause["sentence"]
 
 
-def test_pools_and_volumes_are_served_and_graphs_are_refused_by_name() -> None:
+def test_pools_and_volumes_are_served_and_arrays_are_refused_by_name() -> None:
     answer = ran("volumes.cu")
     assert answer.returncode == 0
     assert answer.stdout.splitlines() == ["used 1000", "used 0", "same", "cudaErrorNotSupported"]
-    assert "the emulated device has no cudaGraphCreate" in answer.stderr
+    assert "the emulated device has no cudaMallocArray" in answer.stderr
+
+
+def test_graphs_run_as_they_were_built_by_hand_recorded_updated_and_nested() -> None:
+    answer = ran("graphs.cu")
+    assert answer.returncode == 0
+    assert answer.stdout.splitlines() == [
+        "explicit: 6 nodes, 2 roots, 16, 2 calls",
+        "changed: 51",
+        "ring: cudaErrorInvalidValue",
+        "captured: 5 nodes, 5 edges, active 1, 14",
+        "captured: 5 nodes, 5 edges, active 1, 35",
+        "child: 45",
+        "waiting: cudaErrorStreamCaptureUnsupported, then cudaErrorStreamCaptureInvalidated",
+        "unjoined: cudaErrorStreamCaptureUnjoined",
+    ]
 
 
 def test_an_overrun_in_an_included_file_is_named_at_its_line_there(tmp_path: Path) -> None:

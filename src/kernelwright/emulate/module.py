@@ -184,6 +184,10 @@ class EmulatedModule:
         """The kernel in whichever form there is."""
         return self._kernels.get((kernel, True)) or self.compiled(kernel)
 
+    def parameters(self, kernel: str) -> list[tuple[int, int]]:
+        """Offset and size in bytes of each parameter of a kernel. ``KeyError`` where unknown."""
+        return [(param.offset, param.size) for param in self._function(kernel).params]
+
     def attributes(self, kernel: str) -> KernelAttributes:
         """Facts about a kernel. ``KeyError`` where unknown."""
         function = self._function(kernel)

@@ -96,6 +96,9 @@ _ATTRIBUTES = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, c
 _SYMBOL = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_uint64)
 )
+_PARAMETERS = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int32), ctypes.c_int
+)
 _REFUSAL = ctypes.CFUNCTYPE(None, ctypes.POINTER(Launch), ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
 
 
@@ -108,6 +111,7 @@ class Callbacks(ctypes.Structure):
         ("attributes", _ATTRIBUTES),
         ("symbol", _SYMBOL),
         ("refusal", _REFUSAL),
+        ("parameters", _PARAMETERS),
     )
 
 
@@ -208,8 +212,18 @@ def connect(library: ctypes.CDLL, device: EmulatedDevice) -> Callbacks:
     def refusal(asked: Any, error: int, cause: bytes, sentence: bytes) -> None:
         device.refused(asked.contents if asked else None, error, cause.decode(), sentence.decode())
 
+    def parameters(key: bytes, kernel: bytes, out: Any, room: int) -> int:
+        def run() -> int:
+            found = device.module(key).parameters(kernel.decode())
+            for at, (offset, size) in enumerate(found[:room]):
+                out[2 * at], out[2 * at + 1] = offset, size
+            return len(found)
+
+        return guarded(run, -1)
+
     callbacks = Callbacks(
-        _LAUNCH(launch), _MODULE(register), _ATTRIBUTES(attributes), _SYMBOL(symbol), _REFUSAL(refusal)
+        *(_LAUNCH(launch), _MODULE(register), _ATTRIBUTES(attributes), _SYMBOL(symbol), _REFUSAL(refusal)),
+        _PARAMETERS(parameters),
     )
     library.kw_set_callbacks(ctypes.byref(callbacks))
     return callbacks

@@ -33,7 +33,8 @@ int main() {
   copy.kind = cudaMemcpyDeviceToHost;
   cudaMemcpy3D(&copy);
   std::puts(from == to ? "same" : "different");
-  cudaGraph_t graph;
-  std::puts(cudaGetErrorName(cudaGraphCreate(&graph, 0)));
+  cudaArray_t array;
+  cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
+  std::puts(cudaGetErrorName(cudaMallocArray(&array, &format, 4, 4)));
   return 0;
 }

@@ -7,7 +7,6 @@
 #include "cudart_state.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -118,8 +117,6 @@ cudaDeviceProp properties() {
   return p;
 }
 
-struct Event { std::chrono::steady_clock::time_point at; bool recorded; };
-
 int occupancy(const void* function, int threads, size_t shared, cudaError_t* error) {
   kw::Kernel* kernel = find_kernel(function);
   *error = kernel ? kernel_attributes(kernel) : cudaErrorInvalidResourceHandle;
@@ -153,7 +150,10 @@ cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
 cudaError_t cudaGetDevice(int* index) { return *index = 0, cudaSuccess; }
 cudaError_t cudaSetDevice(int index) { return kw::ordinal(index); }
 cudaError_t cudaInitDevice(int index, unsigned, unsigned) { return kw::ordinal(index); }
-cudaError_t cudaDeviceSynchronize(void) { return keep(cudaSuccess); }
+cudaError_t cudaDeviceSynchronize(void) {
+  cudaError_t error = kw::forbid_in_capture(nullptr, true);
+  return error ? cudaErrorStreamCaptureUnsupported : keep(cudaSuccess);
+}
 cudaError_t cudaDeviceReset(void) { return keep(cudaSuccess); }
 cudaError_t cudaSetDeviceFlags(unsigned) { return keep(cudaSuccess); }
 cudaError_t cudaGetDeviceFlags(unsigned* flags) { return *flags = 0, keep(cudaSuccess); }
@@ -233,6 +233,15 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
   return keep(cudaSuccess);
 }
 cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) { return keep(cudaSuccess); }
+cudaError_t cudaFuncGetParamInfo(const void* function, size_t index, size_t* offset, size_t* bytes) {
+  kw::Kernel* kernel = kw::find_kernel(function);
+  if (kernel == nullptr) return keep(cudaErrorInvalidDeviceFunction);
+  auto all = kw::kernel_parameters(kernel);
+  if (index >= all.size()) return keep(cudaErrorInvalidValue);
+  *offset = size_t(all[index].offset);
+  if (bytes) *bytes = size_t(all[index].bytes);
+  return keep(cudaSuccess);
+}
 cudaError_t cudaFuncGetName(const char** name, const void* function) {
   kw::Kernel* kernel = kw::find_kernel(function);
   if (kernel) *name = kernel->name;
@@ -264,9 +273,15 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) { return cudaStreamCreate(stream); }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) { return std::free(stream), keep(cudaSuccess); }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return keep(cudaSuccess); }
-cudaError_t cudaStreamQuery(cudaStream_t) { return keep(cudaSuccess); }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return keep(cudaSuccess); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  cudaError_t error = kw::forbid_in_capture(stream);
+  return error ? error : keep(cudaSuccess);
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  kw::capture_wait(stream, reinterpret_cast<kw::Event*>(event));
+  return keep(cudaSuccess);
+}
 cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) { return *priority = 0, keep(cudaSuccess); }
 cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* flags) { return *flags = 0, keep(cudaSuccess); }
 cudaError_t cudaStreamGetDevice(cudaStream_t, int* index) { return *index = 0, keep(cudaSuccess); }
@@ -281,14 +296,13 @@ cudaError_t cudaStreamGetAttribute(cudaStream_t, cudaLaunchAttributeID, cudaLaun
 }
 cudaError_t cudaStreamCopyAttributes(cudaStream_t, cudaStream_t) { return keep(cudaSuccess); }
 cudaError_t cudaCtxResetPersistingL2Cache(void) { return keep(cudaSuccess); }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  return *status = cudaStreamCaptureStatusNone, keep(cudaSuccess);
-}
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return keep(cudaSuccess); }
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call, void* data, unsigned) {
   return call(stream, cudaError_t(kw_sticky_error()), data), keep(cudaSuccess);
 }
-cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t call, void* data) { return call(data), keep(cudaSuccess); }
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void* data) {
+  if (kw::Capture* capture = kw::capturing(stream)) return kw::capture_host(capture, stream, call, data);
+  return call(data), keep(cudaSuccess);
+}
 
 // ---- events
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
@@ -297,8 +311,10 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete reinterpret_cast<kw::Event*>(event), keep(cudaSuccess); }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  *reinterpret_cast<kw::Event*>(event) = {std::chrono::steady_clock::now(), true};
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  auto* own = reinterpret_cast<kw::Event*>(event);
+  if (kw::Capture* capture = kw::capturing(stream)) return kw::capture_record(capture, stream, own), keep(cudaSuccess);
+  *own = {std::chrono::steady_clock::now(), true};
   return keep(cudaSuccess);
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) { return cudaEventRecord(event, stream); }

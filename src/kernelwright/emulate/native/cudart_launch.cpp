@@ -90,6 +90,15 @@ cudaError_t kernel_attributes(Kernel* kernel) {
   return cudaError_t(error);
 }
 
+std::vector<Parameter> kernel_parameters(Kernel* kernel) {
+  constexpr int kMost = 4096;  // bytes of parameters that a kernel may have, and so parameters
+  std::vector<Parameter> made(kMost);
+  const char* key = module_key(kernel->module);
+  int count = key ? kw_get_callbacks()->parameters(key, kernel->name, &made[0].offset, kMost) : 0;
+  made.resize(count > 0 ? size_t(count) : 0);
+  return made;
+}
+
 cudaError_t variable_address(const Variable* variable, void** address, uint64_t* bytes) {
   if (variable == nullptr) return cudaErrorInvalidSymbol;
   const char* key = module_key(variable->module);
@@ -97,9 +106,11 @@ cudaError_t variable_address(const Variable* variable, void** address, uint64_t*
   return cudaError_t(kw_get_callbacks()->symbol(key, variable->name, address, bytes));
 }
 
-static cudaError_t launch(const void* which, dim3 grid, dim3 block, void** args, size_t shared, cudaStream_t stream,
+cudaError_t launch(const void* which, dim3 grid, dim3 block, void** args, size_t shared, cudaStream_t stream,
                           uint64_t host_pc, bool cooperative) {
   if (kw_sticky_error() != 0) return keep(cudaError_t(kw_sticky_error()));
+  if (Capture* capture = capturing(stream))
+    return capture_kernel(capture, stream, which, grid, block, args, shared, cooperative, host_pc);
   kw_launch made{};
   made.grid = {grid.x, grid.y, grid.z};
   made.block = {block.x, block.y, block.z};
@@ -124,8 +135,6 @@ static cudaError_t launch(const void* which, dim3 grid, dim3 block, void** args,
 }
 
 }  // namespace kw
-
-#define KW_CALLER reinterpret_cast<uint64_t>(__builtin_return_address(0))
 
 extern "C" {
 

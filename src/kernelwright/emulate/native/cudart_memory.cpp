@@ -97,6 +97,16 @@ cudaError_t fill(const char* function, void* to, int value, size_t bytes) {
   return error;
 }
 
+cudaMemcpy3DParms rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
+                       cudaMemcpyKind kind) {
+  cudaMemcpy3DParms made{};
+  made.srcPtr = make_cudaPitchedPtr(const_cast<void*>(from), from_pitch, width, height);
+  made.dstPtr = make_cudaPitchedPtr(to, to_pitch, width, height);
+  made.extent = make_cudaExtent(width, height, 1);
+  made.kind = kind;
+  return made;
+}
+
 // Address of `bytes` bytes at `offset` in a __device__ or __constant__ variable.
 cudaError_t in_symbol(const void* symbol, size_t bytes, size_t offset, char** out) {
   void* address = nullptr;
@@ -110,21 +120,43 @@ cudaError_t in_symbol(const void* symbol, size_t bytes, size_t offset, char** ou
   return kw::refuse(cudaErrorInvalidValue, "memory.out-of-bounds", text.str());
 }
 
-cudaError_t to_symbol(const void* symbol, const void* from, size_t bytes, size_t offset) {
-  char* to = nullptr;
-  cudaError_t error = in_symbol(symbol, bytes, offset, &to);
-  if (error == cudaSuccess) std::memmove(to, from, bytes);
-  return error;
+// What a copy in `stream` does: it is made, or becomes a node.
+cudaError_t copy_in(cudaStream_t stream, const char* function, void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  kw::Capture* capture = kw::capturing(stream);
+  if (capture) return kw::capture_copy(capture, stream, rows(to, bytes, from, bytes, bytes, 1, kind));
+  return copy(function, to, from, bytes, kind);
 }
 
-cudaError_t from_symbol(void* to, const void* symbol, size_t bytes, size_t offset) {
+cudaError_t to_symbol(const void* symbol, const void* from, size_t bytes, size_t offset, cudaStream_t stream = nullptr) {
+  char* to = nullptr;
+  cudaError_t error = in_symbol(symbol, bytes, offset, &to);
+  if (error != cudaSuccess) return error;
+  return copy_in(stream, "cudaMemcpyToSymbol", to, from, bytes, cudaMemcpyDefault);
+}
+
+cudaError_t from_symbol(void* to, const void* symbol, size_t bytes, size_t offset, cudaStream_t stream = nullptr) {
   char* from = nullptr;
   cudaError_t error = in_symbol(symbol, bytes, offset, &from);
-  if (error == cudaSuccess) std::memmove(to, from, bytes);
-  return error;
+  if (error != cudaSuccess) return error;
+  return copy_in(stream, "cudaMemcpyFromSymbol", to, from, bytes, cudaMemcpyDefault);
 }
 
 }  // namespace
+
+namespace kw {
+
+cudaError_t fill_elements(const cudaMemsetParams& p) {
+  if (p.elementSize == 1 || p.value == 0) return cudaMemset2D(p.dst, p.pitch, int(p.value), p.width * p.elementSize, p.height);
+  for (size_t row = 0; row < p.height; row++) {
+    char* start = static_cast<char*>(p.dst) + row * p.pitch;
+    cudaError_t error = check_device("cudaMemset", "destination", start, p.width * p.elementSize);
+    if (error != cudaSuccess) return error;
+    for (size_t i = 0; i < p.width; i++) std::memcpy(start + i * p.elementSize, &p.value, p.elementSize);
+  }
+  return cudaSuccess;
+}
+
+}  // namespace kw
 
 extern "C" {
 
@@ -150,28 +182,33 @@ cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) { retu
 cudaError_t cudaHostGetFlags(unsigned* flags, void*) { return *flags = 0, cudaSuccess; }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (cudaError_t error = kw::forbid_in_capture(nullptr, true)) return error;
   return copy("cudaMemcpy", to, from, bytes, kind);
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-  return copy("cudaMemcpyAsync", to, from, bytes, kind);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  return copy_in(stream, "cudaMemcpyAsync", to, from, bytes, kind);
 }
 cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
   return copy("cudaMemcpyPeer", to, from, bytes, cudaMemcpyDeviceToDevice);
 }
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t) {
-  return copy("cudaMemcpyPeerAsync", to, from, bytes, cudaMemcpyDeviceToDevice);
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t stream) {
+  return copy_in(stream, "cudaMemcpyPeerAsync", to, from, bytes, cudaMemcpyDeviceToDevice);
 }
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
                          cudaMemcpyKind kind) {
   return copy_rows("cudaMemcpy2D", to, to_pitch, from, from_pitch, width, height, kind);
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
-                              cudaMemcpyKind kind, cudaStream_t) {
+                              cudaMemcpyKind kind, cudaStream_t stream) {
+  if (kw::Capture* capture = kw::capturing(stream))
+    return kw::capture_copy(capture, stream, rows(to, to_pitch, from, from_pitch, width, height, kind));
   return copy_rows("cudaMemcpy2DAsync", to, to_pitch, from, from_pitch, width, height, kind);
 }
 
 cudaError_t cudaMemset(void* to, int value, size_t bytes) { return fill("cudaMemset", to, value, bytes); }
-cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  if (kw::Capture* capture = kw::capturing(stream))
+    return kw::capture_fill(capture, stream, {to, bytes, unsigned(value) & 255, 1, bytes, 1});
   return fill("cudaMemsetAsync", to, value, bytes);
 }
 cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
@@ -180,7 +217,9 @@ cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t
     error = fill("cudaMemset2D", static_cast<char*>(to) + row * pitch, value, width);
   return error;
 }
-cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height, cudaStream_t) {
+cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
+  if (kw::Capture* capture = kw::capturing(stream))
+    return kw::capture_fill(capture, stream, {to, pitch, unsigned(value) & 255, 1, width, height});
   return cudaMemset2D(to, pitch, value, width, height);
 }
 
@@ -188,15 +227,15 @@ cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t byte
   return to_symbol(symbol, from, bytes, offset);
 }
 cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind,
-                                    cudaStream_t) {
-  return to_symbol(symbol, from, bytes, offset);
+                                    cudaStream_t stream) {
+  return to_symbol(symbol, from, bytes, offset, stream);
 }
 cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset, cudaMemcpyKind) {
   return from_symbol(to, symbol, bytes, offset);
 }
 cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes, size_t offset, cudaMemcpyKind,
-                                      cudaStream_t) {
-  return from_symbol(to, symbol, bytes, offset);
+                                      cudaStream_t stream) {
+  return from_symbol(to, symbol, bytes, offset, stream);
 }
 cudaError_t cudaGetSymbolAddress(void** out, const void* symbol) {
   char* address = nullptr;

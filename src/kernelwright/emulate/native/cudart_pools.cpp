@@ -107,15 +107,18 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
   else return keep(cudaErrorInvalidValue);
   return keep(cudaSuccess);
 }
-cudaError_t cudaMallocFromPoolAsync(void** out, size_t bytes, cudaMemPool_t pool, cudaStream_t) {
+cudaError_t cudaMallocFromPoolAsync(void** out, size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
   cudaError_t error = cudaMalloc(out, bytes);
+  kw::Capture* capture = kw::capturing(stream);
+  if (error == cudaSuccess && capture) return kw::capture_memory(capture, stream, *out, bytes);
   if (error == cudaSuccess && *out) kw::pool_took(*out, bytes, pool);
   return error;
 }
 cudaError_t cudaMallocAsync(void** out, size_t bytes, cudaStream_t stream) {
   return cudaMallocFromPoolAsync(out, bytes, nullptr, stream);
 }
-cudaError_t cudaFreeAsync(void* base, cudaStream_t) {
+cudaError_t cudaFreeAsync(void* base, cudaStream_t stream) {
+  if (kw::Capture* capture = kw::capturing(stream)) return kw::capture_memory(capture, stream, base, 0);
   kw::pool_gave(base);
   return cudaFree(base);
 }

@@ -24,7 +24,10 @@ cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* p) {
   }
   return keep(cudaSuccess);
 }
-cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* p, cudaStream_t) { return cudaMemcpy3D(p); }
+cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* p, cudaStream_t stream) {
+  if (kw::Capture* capture = kw::capturing(stream)) return kw::capture_copy(capture, stream, *p);
+  return cudaMemcpy3D(p);
+}
 cudaError_t cudaMemset3D(cudaPitchedPtr to, int value, cudaExtent extent) {
   for (size_t slice = 0; slice < extent.depth; slice++) {
     cudaError_t error = cudaMemset2D(row(to, {}, slice), to.pitch, value, extent.width, extent.height);

@@ -78,6 +78,8 @@ typedef const char *(*kw_module_fn)(const void *fatbin, uint64_t bytes);  /* a m
 typedef int (*kw_attributes_fn)(const char *module_key, const char *kernel, int32_t *out);
 /* Address and size of a __device__/__constant__ variable in the module's memory. */
 typedef int (*kw_symbol_fn)(const char *module_key, const char *name, void **address, uint64_t *bytes);
+/* The offset and size in bytes of each of a kernel's parameters: at most `room` pairs into out; how many there are, or -1. */
+typedef int (*kw_parameters_fn)(const char *module_key, const char *kernel, int32_t *out, int room);
 /* A refused launch or a failed API call, for the record: cudaError_t, cause id, sentence. */
 typedef void (*kw_refusal_fn)(const kw_launch *, int error, const char *cause, const char *sentence);
 
@@ -87,6 +89,7 @@ typedef struct kw_callbacks {
   kw_attributes_fn attributes;
   kw_symbol_fn symbol;
   kw_refusal_fn refusal;
+  kw_parameters_fn parameters;
 } kw_callbacks;
 KW_API void kw_set_callbacks(const kw_callbacks *);
 KW_API const kw_callbacks *kw_get_callbacks(void);
