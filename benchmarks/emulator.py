@@ -2,7 +2,8 @@
 
 Run ``python benchmarks/emulator.py``; it needs nvcc. Figures are thread instructions a second (PTX instructions times
 the threads that ran them, control flow included), the best of several runs on one core and on all; compiling is shown
-apart. The interpreter runs the same kernel on a smaller problem, in the same process.
+apart. "Counted" is one core with counters on as well (``--counters``). The interpreter runs the same kernel on a
+smaller problem, in the same process.
 """
 
 from __future__ import annotations
@@ -154,11 +155,14 @@ def problems(device: Device, scale: int) -> list[Problem]:
     return made
 
 
-def measure(module: EmulatedModule, problem: Problem, workers: int, runs: int = 5) -> tuple[float, int, float]:
+def measure(
+    module: EmulatedModule, problem: Problem, workers: int, runs: int = 5, *, counted: bool = False
+) -> tuple[float, int, float]:
     """Best seconds, thread instructions, and the seconds the first launch took to compile."""
     best, count, compile_seconds = float("inf"), 0, 0.0
     for run in range(runs):
-        outcome = module.launch(problem.kernel, problem.grid, problem.block, problem.params, workers=workers)
+        shape = problem.grid, problem.block, problem.params
+        outcome = module.launch(problem.kernel, *shape, workers=workers, counted=counted)
         if outcome.error or not problem.error() <= problem.tolerance:
             raise SystemExit(f"{problem.title}: error {outcome.error}, {outcome.findings}, off by {problem.error()}")
         best, count = min(best, outcome.seconds), outcome.thread_instructions
@@ -177,11 +181,13 @@ def main() -> None:
         text = made.read_text()
         module = EmulatedModule(text)
         cores = os.cpu_count() or 1
-        print(f"{'kernel':<24} {'1 core':>10} {f'{cores} cores':>10} {'compile':>9}   interpreter, smaller problem")
+        titles = f"{'kernel':<24} {'1 core':>10} {f'{cores} cores':>10} {'counted':>10} {'compile':>9}"
+        print(f"{titles}   interpreter, smaller problem")
         device, small = Device(), Device()
         for problem, little in zip(problems(device, 1), problems(small, 8), strict=True):
             seconds, count, compile_seconds = measure(module, problem, 1)
             all_seconds, _, _ = measure(module, problem, 0)
+            counted_seconds, _, _ = measure(module, problem, 1, counted=True)
             _, little_count, _ = measure(module, little, 1, runs=1)
             interpreter = Interpreter(module.module)
             before = time.perf_counter()
@@ -190,6 +196,7 @@ def main() -> None:
             rate = count / seconds
             print(
                 f"{problem.title:<24} {rate / 1e9:>6.2f} G/s {count / all_seconds / 1e9:>6.2f} G/s "
+                f"{count / counted_seconds / 1e9:>6.2f} G/s "
                 f"{compile_seconds:>7.2f} s   {slow / 1e6:.2f} M/s on {little.title}: {rate / slow:.0f}x slower"
             )
         device.free()

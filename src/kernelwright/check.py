@@ -18,7 +18,7 @@ from pathlib import Path
 import kernelwright
 from kernelwright.confirmation import Confirmation
 from kernelwright.errors import EXIT_NO, EXIT_YES, UsageError
-from kernelwright.explain import explain
+from kernelwright.explain import advice, explain
 from kernelwright.explain.refused import REFUSED
 from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.stage import measure
@@ -71,6 +71,8 @@ class CheckOptions:
     inputs: str = "auto"
     """``drawn``: each process draws the trials' inputs from the seed; ``handed``: made once on the CPU and handed over;
     ``auto``: drawn on a GPU, where ``get_inputs()`` allows it."""
+    counted: bool = False
+    """Count what each kernel does in one forward pass; only on the emulated device."""
     timing: bool = True
     """Time a correct candidate; only on a GPU."""
     baselines: tuple[str, ...] = ("eager",)
@@ -131,6 +133,7 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
         observations=(*seen.observations, *sanitized.observations),
         suspicions=tuple(seen.suspicions),
         launches=tuple(seen.launches),
+        counters=None if seen.counters is None else tuple(seen.counters),
         outputs=tuple(seen.facts),
         numerics=seen.numerics(),
         device=seen.device,
@@ -146,6 +149,8 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
         build=builds,
         numerics=evidence.numerics,
         timing=measured.timing,
+        advice=advice(evidence),
+        counters=evidence.counters,
         launches=evidence.launches,
         findings=evidence.findings,
         device=evidence.device,
@@ -155,7 +160,7 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
             *_notes(evidence, random=seen.random),
             *confirmation.notes,
             *sanitized.notes,
-            *filter(None, [measured.note]),
+            *filter(None, [measured.note, _uncounted(plan, evidence)]),
         ),
         candidate_stdout=printed[0],
         candidate_stderr=printed[1],
@@ -188,6 +193,7 @@ def _plan(problem: Path, candidate: Path, text: str, options: CheckOptions) -> P
         memory_bytes=options.memory_bytes or limits.default_memory_bytes(),
         weights=options.weights,
         inputs=options.inputs,
+        counted=options.counted,
     )
 
 
@@ -351,6 +357,13 @@ def _notes(evidence: Evidence, *, random: bool) -> list[str]:
         names = ", ".join(numerics.passing_impostors)
         notes.append(f"the tolerance cannot tell right from wrong here: {names} would pass, too")
     return notes
+
+
+def _uncounted(plan: Plan, evidence: Evidence) -> str:
+    """Why there are no counters although they were asked for; empty where there are, or nobody asked."""
+    if not plan.counted or evidence.counters is not None:
+        return ""
+    return "counters (only the emulated device has them)" if plan.device != "emulated" else "counters (no trial ended)"
 
 
 def _versions() -> dict[str, str]:

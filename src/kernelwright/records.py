@@ -401,6 +401,8 @@ class Evidence:
     """What a GPU tolerates and no check objects to, yet may explain a wrong result."""
     suspicions: tuple[Suspicion, ...] = ()
     launches: tuple[LaunchFact, ...] = ()
+    counters: tuple[KernelCounters, ...] | None = None
+    """What each kernel did in one forward pass, where it was asked for."""
     outputs: tuple[OutputFact, ...] = ()
     numerics: Numerics | None = None
     device: DeviceFact | None = None
@@ -415,12 +417,14 @@ class Verdict:
     candidate: str
     stages: tuple[StageResult, ...]
     causes: tuple[Cause, ...] = ()
+    advice: tuple[Cause, ...] = ()
+    """What makes a correct candidate slow, of the family ``performance``; never a reason for the verdict."""
     build: tuple[BuildRecord, ...] = ()
     numerics: Numerics | None = None
     timing: Timing | None = None
     """None until something was timed; never timed on the emulated device."""
     counters: tuple[KernelCounters, ...] | None = None
-    """What each kernel did, where it was asked for; None where it was not."""
+    """What each kernel did in one forward pass, where it was asked for; None where it was not."""
     launches: tuple[LaunchFact, ...] = ()
     findings: tuple[Finding, ...] = ()
     device: DeviceFact | None = None

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from kernelwright.counters import metrics as m
+
 SOURCES = Path(__file__).parent / "sources"
 PACKAGE = Path(__file__).parents[2] / "src"
 
@@ -201,3 +203,26 @@ def test_a_function_that_lacks_its_return_goes_on_as_nvcc_alone_has_it(tmp_path:
     )
     answer = ran(str(program))
     assert (answer.returncode, answer.stdout) == (0, "large\nend\n")
+
+
+def test_counters_are_of_every_launch_by_the_inline_stack_of_a_line() -> None:
+    report = reported("rows.cu", "--counters")
+    (kernel,) = report["counters"]
+    assert (kernel["launches"], report["stdout"]) == (3, "64\n")
+    metrics = kernel["metrics"]
+    # Four warps, 64 columns, three launches: lanes are 64 floats apart.
+    assert metrics[m.requests("global", "ld")] == 4 * 64 * 3
+    assert metrics[m.sectors("global", "ld")] == 32 * 4 * 64 * 3
+    assert metrics[m.COMPULSORY_READ] == 128 * 64 * 4 * 3
+    assert metrics[m.OCCUPANCY] > 0
+    lines = [line for line in kernel["lines"] if m.requests("global", "ld") in line["metrics"]]
+    stacks = {tuple((frame["file"], frame["line"]) for frame in line["frames"]) for line in lines}
+    read, called = line_of("rows.cu", "// read"), line_of("rows.cu", "// called")
+    assert stacks == {(("rows.cu", read), ("rows.cu", called))}
+
+
+def test_the_screen_names_the_line_that_moves_most_for_nothing() -> None:
+    answer = ran("rows.cu", options=("--counters",))
+    assert answer.stdout == "64\n"
+    assert f"rows.cu:{line_of('rows.cu', '// read')}  global loads: 32.0 sectors/request, 4 would do" in answer.stderr
+    assert "counters" not in ran("rows.cu").stderr

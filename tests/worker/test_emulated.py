@@ -6,6 +6,7 @@ import pytest
 from tests.worker.conftest import Run
 
 from kernelwright.check import exit_status
+from kernelwright.counters import metrics as m
 from kernelwright.records import VerdictWord
 
 pytestmark = pytest.mark.emu
@@ -78,6 +79,17 @@ def test_an_instruction_that_is_not_emulated_decides_nothing_and_is_named_at_its
     (cause,) = verdict.causes
     assert (cause.id, cause.line) == ("device.refused", BODY_LINE)
     assert "Nothing was decided about the candidate." in cause.sentence
+
+
+def test_counters_are_of_one_forward_pass_and_bring_advice_without_changing_the_word(run: Run) -> None:
+    body = "int j = i % 100 * 64 + i / 100; if (i < n) y[j] = 2 * x[j] + 1;"
+    verdict = run(CANDIDATE.replace("{body}", body), PROBLEM, device="emulated", confirm=False, counted=True)
+    assert verdict.verdict is VerdictWord.CORRECT and verdict.causes == ()
+    assert verdict.counters is not None
+    (kernel,) = verdict.counters
+    assert (kernel.launches, kernel.grid, verdict.launches[0].count) == (1, (50, 1, 1), 2)
+    assert kernel.metrics[m.requests("global", "ld")] == 200
+    assert [(cause.id, cause.line) for cause in verdict.advice] == [("performance.uncoalesced", BODY_LINE)]
 
 
 @pytest.mark.slow

@@ -79,6 +79,9 @@ def setting(name: str) -> Callable[[str], Any]:
 @click.option(
     "--no-confirm", is_flag=True, help="Trust the fast headers; do not compile against the real torch headers."
 )
+@click.option(
+    "--counters", "counted", is_flag=True, help="Count what each kernel does, by line, and name what makes it slow."
+)
 @click.option("--no-timing", is_flag=True, help="Do not time a correct candidate (only a GPU is timed).")
 @click.option(
     "--baseline",
@@ -114,6 +117,7 @@ def check(
     timeout_s: float | None,
     memory_bytes: int | None,
     no_confirm: bool,
+    counted: bool,
     no_timing: bool,
     baselines: tuple[str, ...],
     samples: int,
@@ -142,6 +146,7 @@ def check(
         timeout_s=timeout_s,
         memory_bytes=memory_bytes,
         confirm=False if no_confirm else None,
+        counted=counted,
         timing=not no_timing,
         baselines=baselines or ("eager",),
         samples=samples,
@@ -192,6 +197,7 @@ def check_options(
     timeout_s: float | None = None,
     memory_bytes: int | None = None,
     confirm: bool | None = None,
+    counted: bool = False,
     timing: bool = True,
     baselines: tuple[str, ...] = ("eager",),
     samples: int = 100,
@@ -214,6 +220,7 @@ def check_options(
         timeout_s=settings.get("TIMEOUT", flag=timeout_s),
         memory_bytes=settings.get("MEMORY", flag=memory_bytes),
         confirm=settings.get("CONFIRM", flag=confirm),
+        counted=counted,
         timing=timing,
         baselines=baselines,
         samples=samples,

@@ -101,6 +101,11 @@ class EmulatedDevice:
         """What each kernel did in all its launches of one shape, in order of the first; needs ``counted``."""
         return [occupied(one, self.spec, self.registers.get(key[0])) for key, one in self._counters.items()]
 
+    @property
+    def ptx(self) -> list[str]:
+        """The PTX of every module that was used."""
+        return [module.ptx for module in self._modules.values() if module.compiled is not None]
+
     def suspicions(self) -> list[Suspicion]:
         """Patterns in the code of the kernels that ran; asked for only beside a wrong result."""
         found: list[Suspicion] = []

@@ -9,12 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kernelwright.explain import build, interface, launch, memory, refused, semantic, sync, unexplained, warp
+from kernelwright.explain import (
+    build,
+    interface,
+    launch,
+    memory,
+    performance,
+    refused,
+    semantic,
+    sync,
+    unexplained,
+    warp,
+)
 from kernelwright.explain.case import Case
 from kernelwright.explain.catalogue import CAUSES, UNEXPLAINED
 from kernelwright.records import Cause, Confidence, Evidence, Stage, StageStatus
 
-__all__ = ["CAUSES", "UNEXPLAINED", "explain"]
+__all__ = ["CAUSES", "UNEXPLAINED", "advice", "explain"]
 
 # In the order of the road: of two causes of one stage and certainty, the earlier family's is the more basic one.
 _FAMILIES: tuple[Callable[[Case], Iterator[Cause]], ...] = (
@@ -47,6 +58,13 @@ def explain(evidence: Evidence) -> tuple[Cause, ...]:
     if not found and _failed(evidence):
         found = list(unexplained.causes(case))
     return tuple(sorted(found, key=_rank))
+
+
+def advice(evidence: Evidence) -> tuple[Cause, ...]:
+    """What makes a correct candidate slow, of the family ``performance``; none where nothing was counted."""
+    if evidence.counters is None or _failed(evidence):
+        return ()
+    return tuple(_once(list(performance.causes(Case(evidence)))))
 
 
 def _rank(cause: Cause) -> tuple[bool, int, int]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO
 
 import kernelwright
-from kernelwright.build import toolchain
+from kernelwright.build import sass, toolchain
 from kernelwright.device.specs import spec
 from kernelwright.errors import EXIT_FAULT, EXIT_NO, InternalError
 from kernelwright.explain.refused import REFUSED
@@ -88,6 +88,10 @@ def run(program: Path, *, options: RunOptions, progress: Callable[[str], None]) 
         seen = evidence.read(facts, module=built.module, program=program)
         record = built.record
         _faults(seen, ended)
+        registers = {fact.name: fact.registers for fact in record.kernels}
+        modules = [built.ptx.read_text(encoding="utf-8")] if seen.counters else []
+        sm = presented.architecture
+        seen.counters = sass.attached(seen.counters, modules, toolchain.find(), sm=sm, registers=registers)
     case = evidence.evidence(program, text, record, ended, seen)
     return ProgramReport(
         program=str(program),

@@ -61,7 +61,7 @@ def _instructions(kernel: KernelCounters) -> Iterator[str]:
             parts.append(f"{metrics[m.THREADS_PER_INST]:.1f} of 32 threads taking part")
         parted = reading.divergence(metrics)
         if parted is not None:
-            parts.append(f"{100 * parted:.1f} % of branches divergent")
+            parts.append(f"{100 * parted:.1f} % of branches divergent" if parted else "no branch divergent")
         yield ", ".join(parts)
     done = reading.operations(metrics)
     if done:

@@ -21,6 +21,7 @@ from kernelwright.report.numbers import numerics_lines
 from kernelwright.report.page import STYLES, hang, labelled
 from kernelwright.report.timing import timing_lines
 
+MOST_ADVICE = 4
 MOST_LAUNCHES = 4
 MOST_KERNELS = 6
 MOST_FINDINGS = 3
@@ -39,6 +40,7 @@ def render(verdict: Verdict, console: Console) -> None:
     labelled(console, "stages", _stages(verdict))
     labelled(console, "numerics", numerics_lines(verdict.numerics))
     labelled(console, "timing", timing_lines(verdict.timing))
+    labelled(console, "advice", _advice(verdict))
     labelled(console, "build", [line for record in verdict.build for line in _build(record)])
     labelled(console, "launches", _launches(verdict))
     render_counters(verdict.counters, console)
@@ -110,6 +112,14 @@ def _build(record: BuildRecord) -> Iterator[str]:
         )
     if len(record.kernels) > MOST_KERNELS:
         yield f"and {wording.many(len(record.kernels) - MOST_KERNELS, 'more kernel')}"
+
+
+def _advice(verdict: Verdict) -> Iterator[str]:
+    for cause in verdict.advice[:MOST_ADVICE]:
+        place = f"{cause.file}:{cause.line}  " if cause.line else ""
+        yield f"{place}{cause.id}: {cause.sentence} {cause.fix}".rstrip()
+    if len(verdict.advice) > MOST_ADVICE:
+        yield f"and {wording.many(len(verdict.advice) - MOST_ADVICE, 'more remark')}"
 
 
 def _launches(verdict: Verdict) -> Iterator[str]:

@@ -153,7 +153,10 @@ class _Session:
             return
         seed_all(int(request["seed"]))
         self.say(what)
+        # One forward pass is what a reader relates the sums to.
+        self.device.count(bool(self.config["counted"]) and request["trial"] == 0)
         value, seconds = self._timed(given.values)
+        self.device.count(False)
         _crossing(value)
         self.say(f"after {what}")
         mutated = [f"input {number}" for number in given.changed()] + self._changed_parameters()
@@ -171,6 +174,8 @@ class _Session:
         del value
         limits.raise_data(-own)
         body = {"outputs": packed, "tensors": described, "seconds": seconds, "mutated": mutated, "repeat": repeat}
+        if request["trial"] == 0:
+            body["counters"] = to_json(self.device.counters())
         self._reply("forward", {**body, "device": self.device.name}, fds_out)
 
     def on_suspicions(self, request: dict[str, Any], fds: list[int]) -> None:

@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import torch
 
 from kernelwright import build
+from kernelwright.build import sass, toolchain
+from kernelwright.counters.records import KernelCounters
 from kernelwright.device import cuda, emulated
 from kernelwright.emulate import runtime
 from kernelwright.records import DeviceFact, LaunchFact, to_json
@@ -67,6 +69,12 @@ class Place(Protocol):
     def suspicions(self) -> list[Any]:
         """Patterns in the code of the kernels that ran, to be asked for beside a wrong result."""
 
+    def count(self, counted: bool) -> None:
+        """Count what kernels do from here on, or no longer; where the device can."""
+
+    def counters(self) -> list[KernelCounters]:
+        """What was counted."""
+
     def interrupt(self) -> None:
         """End the running kernel, where that can be, and have it say where it was. Called on another thread."""
 
@@ -99,6 +107,12 @@ class Host:
         return None
 
     def suspicions(self) -> list[Any]:
+        return []
+
+    def count(self, counted: bool) -> None:
+        """Nothing can be counted."""
+
+    def counters(self) -> list[KernelCounters]:
         return []
 
     def interrupt(self) -> None:
@@ -157,6 +171,16 @@ class Emulated(Host):
 
     def suspicions(self) -> list[Any]:
         return list(self.device.suspicions())
+
+    def count(self, counted: bool) -> None:
+        self.device.counted = counted
+
+    def counters(self) -> list[KernelCounters]:
+        device = self.device
+        if not device.counters:
+            return []
+        sm = device.spec.architecture
+        return sass.attached(device.counters, device.ptx, toolchain.find(), sm=sm, registers=device.registers)
 
     def interrupt(self) -> None:
         runtime.interrupt()

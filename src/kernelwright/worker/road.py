@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from kernelwright.counters.records import KernelCounters
 from kernelwright.errors import InternalError, KernelwrightError, MachineError, ProblemError, UsageError
 from kernelwright.records import (
     BuildRecord,
@@ -59,6 +60,8 @@ class Seen:
     observations: list[Finding] = field(default_factory=list)
     suspicions: list[Suspicion] = field(default_factory=list)
     launches: list[LaunchFact] = field(default_factory=list)
+    counters: list[KernelCounters] | None = None
+    """Of the first trial's forward pass, where they were asked for and it ended."""
     facts: list[OutputFact] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
     mutated: list[str] = field(default_factory=list)
@@ -132,6 +135,8 @@ class Plan:
     weights: str
     inputs: str = "auto"
     """``drawn``: by each process from the seed; ``handed``: from one to the other; ``auto``: drawn on a GPU."""
+    counted: bool = False
+    """Count what kernels do in the first trial's forward pass."""
 
 
 class Road:
@@ -161,6 +166,7 @@ class Road:
             "device": plan.device,
             "presents_as": plan.presents_as,
             "memory_bytes": plan.memory_bytes,
+            "counted": plan.counted,
         }
         self.oracle = supervisor.start("oracle", problem, file=str(plan.problem))
         self.candidate = supervisor.start("candidate", candidate, file=str(plan.candidate))
@@ -258,6 +264,8 @@ class Road:
             self._draw = ""
             return self._trial(index)
         self.seen.inputs = str(given["how"])
+        if self.plan.counted and "counters" in done:
+            self.seen.counters = [from_json(KernelCounters, item) for item in done["counters"]]
         self._took(Stage.RUN, float(done["seconds"]))
         self.seen.notes += [str(note) for note in how["notes"]]
         allowed = {f"input {number}" for number in made["mutated"]}
