@@ -16,12 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import kernelwright
+from kernelwright import settings
 from kernelwright.confirmation import Confirmation
 from kernelwright.errors import EXIT_NO, EXIT_YES, UsageError
 from kernelwright.explain import advice, explain
 from kernelwright.explain.refused import REFUSED
 from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.stage import measure
+from kernelwright.measure.stage import start as start_measuring
 from kernelwright.prebuild import Prebuild
 from kernelwright.problem.layout import Outline, outline, read_source
 from kernelwright.records import (
@@ -103,6 +105,10 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
         with Supervisor() as supervisor:
             road = Road(supervisor, plan, progress)
             road.on_confirm = confirmation.add
+            if settings.debug() >= settings.DEBUG_TIMINGS:
+                road.on_step = lambda step, began: progress(_step(step, time.monotonic() - began, started))
+            timed = plan.device == "cuda" and options.timing
+            timer = start_measuring(supervisor, _timing_plan(plan, outlined.text, options)) if timed else None
             try:
                 road.load()
                 road.construct()
@@ -114,7 +120,13 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
             road.finish()
             printed = road.candidate.stdout.text(), road.candidate.stderr.text()
             sanitized = _sanitized(plan, road.seen, outlined, options, progress)
-            measured = measure(supervisor, _measure_plan(plan, road.seen, sanitized, outlined.text, options), progress)
+            to_time = _measure_plan(plan, road.seen, sanitized, outlined.text, options)
+            if isinstance(to_time, MeasurePlan):
+                road.rest()
+            measured = measure(supervisor, to_time, progress, worker=timer)
+            if settings.debug() >= settings.DEBUG_TIMINGS and measured.timing is not None:
+                steps = ", ".join(f"{step} {seconds:.2f} s" for step, seconds in measured.timing.steps.items())
+                progress(_step(f"timer: {steps}; all of it", measured.timing.seconds, started))
         seen = road.seen
         if seen.confirm_requests:
             progress("confirming the build")
@@ -246,6 +258,12 @@ def _measure_plan(
     whole = len(seen.trials) == plan.trials and _all_passed(seen) and not (seen.facts or seen.mutated or seen.random)
     if seen.stopped_in is not None or not whole or sanitized.findings:
         return "only a correct candidate is timed"
+    found = _timing_plan(plan, problem_text, options)
+    return replace(found, weights=seen.weights, atol=seen.atol, rtol=seen.rtol)
+
+
+def _timing_plan(plan: Plan, problem_text: str, options: CheckOptions) -> MeasurePlan:
+    """What to time, as far as it is known before the candidate is judged."""
     return MeasurePlan(
         problem=plan.problem,
         candidate=plan.candidate,
@@ -253,14 +271,15 @@ def _measure_plan(
         problem_text=problem_text,
         sets=plan.sets,
         seed=plan.seed,
-        weights=seen.weights,
-        atol=seen.atol,
-        rtol=seen.rtol,
         baselines=options.baselines,
         samples=options.samples,
         require_speedup=options.require_speedup,
         timeout_s=plan.timeout_s,
     )
+
+
+def _step(step: str, seconds: float, started: float) -> str:
+    return f"{step} took {seconds:.2f} s, until {time.monotonic() - started:.2f} s"
 
 
 def _device(chosen: str) -> str:

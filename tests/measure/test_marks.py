@@ -90,6 +90,9 @@ def test_a_summary_tells_shares_of_time_by_reason() -> None:
         ([4711], [10], 0),
         ([4711, 4712], [10], 1),
         ([4711], [], 1),
+        # Two of ours in a container.
+        ([4711, 4712], [10, 11], 0),
+        ([4711], [10, 11], 0),
     ],
 )
 def test_other_processes_are_counted_in_a_container_too(running: list[int], ours: list[int], count: int) -> None:

@@ -121,8 +121,11 @@ class Pretended:
     """A supervisor whose timing process says what it is told to."""
 
     def __init__(self, replies: list[Any]) -> None:
-        self.replies, self.asked, self.finished = replies, [], False  # type: list[Any], list[str], bool
+        self.replies: list[Any] = [{"reply": "ready"}, *replies]
+        self.asked: list[str] = []
+        self.finished, self.ended = False, False
         self.pid = 1
+        self.workers = [self]
 
     def start(self, role: str, config: dict[str, Any], *, file: str) -> Pretended:
         assert role == "timer"
@@ -149,7 +152,7 @@ def ask(supervisor: Pretended, plan: MeasurePlan = PLAN) -> Any:
 def test_the_process_is_asked_in_order_and_ended() -> None:
     supervisor = Pretended([opened(), {"reply": "load"}, timed()])
     assert ask(supervisor).rounds == 20
-    assert supervisor.asked == ["open", "load", "time"]
+    assert supervisor.asked == ["ready", "open", "load", "time"]
     assert supervisor.finished
 
 

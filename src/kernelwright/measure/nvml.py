@@ -121,11 +121,12 @@ class Card:
 def others(running: Collection[int], ours: Collection[int]) -> int:
     """How many of the processes on the card are not ``ours``.
 
-    In a container the driver tells the host's numbers, which name none of ours: then one of them is ours all the same.
+    In a container the driver tells the host's numbers, which name none of ours: then as many as ours are ours all the
+    same.
     """
     strangers = [pid for pid in running if pid not in ours]
-    if ours and running and len(strangers) == len(running):
-        return len(strangers) - 1
+    if len(strangers) == len(running):
+        return max(0, len(strangers) - len(ours))
     return len(strangers)
 
 

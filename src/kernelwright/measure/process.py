@@ -57,9 +57,9 @@ def main(channel: Channel, config: dict[str, Any]) -> None:
     session = _Session(channel, config)
     while True:
         request, _ = channel.receive()
-        operation: Callable[[], dict[str, Any]] = getattr(session, f"on_{request['op']}")
+        operation: Callable[..., dict[str, Any]] = getattr(session, f"on_{request['op']}")
         try:
-            reply = operation()
+            reply = operation(request) if request["op"] == "open" else operation()
         except KernelwrightError as error:
             reply = {"machine": str(error), "hint": error.hint}
         except BaseException as error:
@@ -74,7 +74,7 @@ class _Session:
 
     def __init__(self, channel: Channel, config: dict[str, Any]) -> None:
         self.channel, self.config = channel, config
-        self.file: str = config["candidate"]
+        self.file = ""
         self.doing, self._since = "", 0.0
         self.steps: dict[str, float] = {}
         """What each thing took, in seconds."""
@@ -95,19 +95,26 @@ class _Session:
         self.channel.send({"during": doing})
 
     # ---- requests --------------------------------------------------------------------------------------------------
-    def on_open(self) -> dict[str, Any]:
-        """Open the device, load the problem, count its work and make its baselines; time eager alone."""
+    def on_ready(self) -> dict[str, Any]:
+        """Open the device and load the problem: what needs no idle card, so others may use it meanwhile."""
         self.say("opening the device")
-        DEVICES["cuda"](Opening(self.file, self.config["text"], "", None, self.channel.send))
-        properties = torch.cuda.get_device_properties(0)
-        self.say("the device's ceilings")
-        self.ceilings = self._ceilings()
+        self.device = DEVICES["cuda"](Opening("", None, self.channel.send))
         self.say("the problem file")
         self.problem: Problem = load(Path(self.config["problem"]), self.config["sets"])
         seed_all(self.config["seed"])
         self.arguments = list(self.problem.get_init_inputs())
         self.model = self._constructed(self.problem.model)
         self.flags = integrity.Flags()
+        self.say("waiting for the judge")
+        return {}
+
+    def on_open(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Count the problem's work, make its inputs and baselines; time eager alone."""
+        self.config = {**self.config, **request["judged"]}
+        self.say("the device's ceilings")
+        properties = torch.cuda.get_device_properties(0)
+        self.ceilings = self._ceilings()
+        self.say("the clock")
         self.clock = Clock()
         self.say("get_inputs()")
         self.pool = Pool(self.problem.get_inputs, seed=int(self.config["secret"]))
@@ -143,6 +150,8 @@ class _Session:
     def on_load(self) -> dict[str, Any]:
         """Run the candidate's file and construct ``ModelNew``, with weights as the judge gave them."""
         self.say("loading the candidate")
+        self.file = self.config["candidate"]
+        self.device.expect(self.file, self.config["text"])
         module = candidates.load(self.file, self.config["text"])
         self.say("ModelNew(...)")
         model = self._constructed(module.ModelNew)

@@ -40,26 +40,44 @@ class NotMeasured(Exception):
     """The timing process could not do it; the message says why, for the stage's note."""
 
 
-def run(supervisor: Supervisor, plan: MeasurePlan, progress: Callable[[str], None]) -> Timing:
-    """Time ``plan.candidate`` against its baselines on device 0.
+def start(supervisor: Supervisor, plan: MeasurePlan) -> Worker:
+    """A timing process that opens the device and loads the problem by itself, while others judge the candidate."""
+    worker = supervisor.start("timer", _config(plan), file=str(plan.candidate))
+    supervisor.post(worker, {"op": "ready"})
+    return worker
+
+
+def run(
+    supervisor: Supervisor, plan: MeasurePlan, progress: Callable[[str], None], *, worker: Worker | None = None
+) -> Timing:
+    """Time ``plan.candidate`` against its baselines on device 0, in ``worker`` where :func:`start` has made one.
 
     Raises ``NotMeasured`` where the timing process raised, ended or ran out of time; ``MachineError``.
     """
     started = time.monotonic()
-    worker = supervisor.start("timer", _config(plan), file=str(plan.candidate))
+    timer = worker or start(supervisor, plan)
+    timer.file = str(plan.candidate)
+    judged = _judged(plan)
 
-    def ask(operation: str, doing: str) -> dict[str, Any]:
+    def answer(operation: str, doing: str) -> dict[str, Any]:
         progress(doing)
-        supervisor.post(worker, {"op": operation})
-        return _reply(supervisor, worker, operation, plan.timeout_s)
+        # Each request has the whole time: none may pay for what the one before it compiled.
+        timer.waited_s = 0.0
+        return _reply(supervisor, timer, operation, plan.timeout_s)
+
+    def ask(operation: str, doing: str, **more: Any) -> dict[str, Any]:
+        supervisor.post(timer, {"op": operation, **more})
+        return answer(operation, doing)
 
     try:
-        opened = ask("open", "timing: the problem and its baselines")
-        with Sampler(lambda: Card(str(opened["uuid"])), ours=(worker.pid,)) as sampler:
+        answer("ready", "timing: the problem")
+        opened = ask("open", "timing: the baselines", judged=judged)
+        ours = tuple(one.pid for one in supervisor.workers if not one.ended)
+        with Sampler(lambda: Card(str(opened["uuid"])), ours=ours) as sampler:
             ask("load", "timing: loading the candidate")
             timed = ask("time", "timing")
     finally:
-        supervisor.finish(worker)
+        supervisor.finish(timer)
     made = timing(opened, timed, sampler)
     unmet = "" if plan.require_speedup is None else verdicts.unmet(made.comparisons, plan.require_speedup)
     return replace(made, seconds=time.monotonic() - started, required_speedup=plan.require_speedup, unmet=unmet)
@@ -104,18 +122,24 @@ def _config(plan: MeasurePlan) -> dict[str, Any]:
     return {
         "problem": str(plan.problem),
         "problem_text": plan.problem_text,
-        "candidate": str(plan.candidate),
-        "text": plan.text,
         "sets": plan.sets,
         "seed": plan.seed,
+        # Contents of timed runs cannot be worked out beforehand.
+        "secret": secrets.randbits(48),
+    }
+
+
+def _judged(plan: MeasurePlan) -> dict[str, Any]:
+    """What is known once the candidate was judged."""
+    return {
+        "candidate": str(plan.candidate),
+        "text": plan.text,
         "weights": plan.weights,
         "atol": plan.atol,
         "rtol": plan.rtol,
         "baselines": list(plan.baselines),
         "samples": plan.samples,
         "budget_s": plan.budget_s,
-        # Contents of timed runs cannot be worked out beforehand.
-        "secret": secrets.randbits(48),
     }
 
 

@@ -14,7 +14,7 @@ from kernelwright.errors import MachineError
 from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.records import Timing
 from kernelwright.records import Stage, StageResult, StageStatus
-from kernelwright.worker.supervisor import Supervisor
+from kernelwright.worker.supervisor import Supervisor, Worker
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,21 @@ class Measured:
     """For the verdict's list of what was not checked; empty where it was."""
 
 
-def measure(supervisor: Supervisor, plan: MeasurePlan | str, progress: Callable[[str], None]) -> Measured:
-    """Time ``plan``; a string says why there is nothing to time."""
+def start(supervisor: Supervisor, plan: MeasurePlan) -> Worker:
+    """A timing process that gets ready while the candidate is judged."""
+    from kernelwright.measure import run
+
+    return run.start(supervisor, plan)
+
+
+def measure(
+    supervisor: Supervisor,
+    plan: MeasurePlan | str,
+    progress: Callable[[str], None],
+    *,
+    worker: Worker | None = None,
+) -> Measured:
+    """Time ``plan``; a string says why there is nothing to time. ``worker`` is a process that :func:`start` made."""
     if isinstance(plan, str):
         return Measured(StageResult(Stage.MEASURE, StageStatus.NOT_RUN, 0.0, plan))
     # numpy, and all that stands on it, only where something is timed.
@@ -36,7 +49,7 @@ def measure(supervisor: Supervisor, plan: MeasurePlan | str, progress: Callable[
 
     started = time.monotonic()
     try:
-        timing = run(supervisor, plan, progress)
+        timing = run(supervisor, plan, progress, worker=worker)
     except (NotMeasured, MachineError) as error:
         status = StageStatus.NOT_RUN if plan.require_speedup is None else StageStatus.FAILED
         result = StageResult(Stage.MEASURE, status, time.monotonic() - started, str(error))

@@ -66,8 +66,7 @@ def main(channel: Channel, config: dict[str, Any]) -> None:
 class _Session:
     def __init__(self, channel: Channel, config: dict[str, Any]) -> None:
         self.channel = channel
-        self.file: str = config["candidate"]
-        self.text: str = config["text"]
+        self.file, self.text = "", ""
         self.config = config
         self.doing = ""
         self.device: Place | None = None
@@ -99,12 +98,19 @@ class _Session:
         return True
 
     # ---- requests --------------------------------------------------------------------------------------------------
+    def on_ready(self, request: dict[str, Any], fds: list[int]) -> None:
+        """Open the device before there is a candidate, so that whoever waits for a verdict does not wait for that."""
+        self._open()
+        self._reply("ready", {}, [])
+
     def on_open(self, request: dict[str, Any], fds: list[int]) -> None:
-        """Open the device."""
-        self.say("opening the device")
+        """Open the device, for this candidate."""
+        self.file, self.text = str(request["candidate"]), str(request["text"])
+        if self.device is None:
+            self._open()
+        assert self.device is not None
+        self.device.expect(self.file, self.text)
         limit: int | None = self.config["memory_bytes"]
-        opening = Opening(self.file, self.text, self.config["presents_as"], limit, self.channel.send)
-        self.device = DEVICES[self.config["device"]](opening)
         if limit is not None and self.config["device"] != "cuda":
             # A CUDA context reserves the GPU's whole address range, which this limit would count.
             limits.limit_data(limit)
@@ -185,6 +191,11 @@ class _Session:
         self._reply("suspicions", {"suspicions": to_json(self.device.suspicions())}, [])
 
     # ---- parts -----------------------------------------------------------------------------------------------------
+    def _open(self) -> None:
+        self.say("opening the device")
+        opening = Opening(self.config["presents_as"], self.config["memory_bytes"], self.channel.send)
+        self.device = DEVICES[self.config["device"]](opening)
+
     def _given(self, request: dict[str, Any], fds: list[int]) -> tuple[Inputs, int]:
         """A trial's inputs, and how many bytes of them are mapped and not the candidate's own."""
         device = self.device

@@ -33,8 +33,6 @@ PTX_TARGET = "sm_80"
 class Opening:
     """What a device needs to know to open."""
 
-    candidate_file: str
-    candidate_text: str
     presents_as: str
     memory_bytes: int | None
     send: Event
@@ -47,6 +45,9 @@ class Place(Protocol):
     """``cpu`` | ``cuda:0``: where inputs lie, as torch writes it."""
     copies: bool
     """Whether ``to_device`` copies."""
+
+    def expect(self, candidate_file: str, candidate_text: str) -> None:
+        """A candidate comes: its extensions are built for this device from now on."""
 
     def to_device(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """``tensor`` (on the CPU) on the device; not copied where the device can share it."""
@@ -87,6 +88,9 @@ class Host:
 
     def __init__(self, opening: Opening) -> None:
         self.opening = opening
+
+    def expect(self, candidate_file: str, candidate_text: str) -> None:
+        """Nothing is built for a host without a GPU but what PyTorch itself builds."""
 
     def to_device(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         return tensor
@@ -129,8 +133,11 @@ class Cuda(Host):
         super().__init__(opening)
         self.device = cuda.Cuda()
         self.device.prepare()
+
+    def expect(self, candidate_file: str, candidate_text: str) -> None:
         major, minor = torch.cuda.get_device_capability(0)
-        build.install(_build_context(opening, device=None, arch=f"sm_{major}{minor}"))
+        arch = f"sm_{major}{minor}"
+        build.install(_build_context(self.opening, candidate_file, candidate_text, device=None, arch=arch))
 
     def to_device(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         return copied(tensor, self.name)
@@ -155,7 +162,10 @@ class Emulated(Host):
         self.device.on_launch = self._on_launch
         self._sent = {"findings": 0, "observations": 0}
         self._printed = 0
-        build.install(_build_context(opening, device=self.device, arch=PTX_TARGET))
+
+    def expect(self, candidate_file: str, candidate_text: str) -> None:
+        context = _build_context(self.opening, candidate_file, candidate_text, device=self.device, arch=PTX_TARGET)
+        build.install(context)
 
     def to_device(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         return self._adapter.to_device(tensor, name=name)
@@ -211,10 +221,12 @@ class Emulated(Host):
 DEVICES: dict[str, Callable[[Opening], Place]] = {"host": Host, "cuda": Cuda, "emulated": Emulated}
 
 
-def _build_context(opening: Opening, *, device: Any, arch: str) -> build.BuildContext:
+def _build_context(
+    opening: Opening, candidate_file: str, candidate_text: str, *, device: Any, arch: str
+) -> build.BuildContext:
     return build.BuildContext(
-        candidate_file=opening.candidate_file,
-        candidate_text=opening.candidate_text,
+        candidate_file=candidate_file,
+        candidate_text=candidate_text,
         device=device,
         arch=arch,
         on_record=lambda record: opening.send({"build": to_json(record)}),

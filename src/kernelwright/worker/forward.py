@@ -74,7 +74,8 @@ class Session:
         """Everything before the forward pass."""
         config = self.config
         self.say("opening the device")
-        self.place = DEVICES[config.device](Opening(config.candidate, config.text, "", None, lambda event: None))
+        self.place = DEVICES[config.device](Opening("", None, lambda event: None))
+        self.place.expect(config.candidate, config.text)
         # The problem first: a candidate's file may change what it likes.
         self.say("the problem file")
         self.problem: Problem = load(Path(config.problem), config.sets)

@@ -188,6 +188,11 @@ class _Session:
             [],
         )
 
+    def on_rest(self, request: dict[str, Any], fds: list[int]) -> None:
+        """Let go of the last trial."""
+        self._forget()
+        self._reply("rest", {}, [])
+
     # ---- parts -----------------------------------------------------------------------------------------------------
     def _recipe(self, device: str) -> Recipe | None:
         """How to draw this trial's inputs on ``device``; None where that is not known, from then on."""

@@ -147,6 +147,8 @@ class Road:
         self.seen = Seen()
         self.on_confirm: Callable[[dict[str, Any]], None] = lambda request: None
         """Called with each build that real headers should confirm, as soon as it is known."""
+        self.on_step: Callable[[str, float], None] = lambda step, began: None
+        """Called with each answer that was waited for, and since when (``time.monotonic``)."""
         self._started = time.monotonic()
         self._draw = _where_drawn(plan)
         self._held: list[int] = []
@@ -161,8 +163,6 @@ class Road:
             "place": "cuda:0" if plan.device == "cuda" else "cpu",
         }
         candidate = {
-            "candidate": str(plan.candidate),
-            "text": plan.text,
             "device": plan.device,
             "presents_as": plan.presents_as,
             "memory_bytes": plan.memory_bytes,
@@ -179,7 +179,9 @@ class Road:
         """Both files run; extensions are built on the way."""
         self.supervisor.post(self.oracle, {"op": "open"})
         self.supervisor.post(self.oracle, {"op": "load"})
-        self.supervisor.post(self.candidate, {"op": "open"})
+        self.supervisor.post(
+            self.candidate, {"op": "open", "candidate": str(self.plan.candidate), "text": self.plan.text}
+        )
         self.supervisor.post(self.candidate, {"op": "load"})
         self.progress("loading the problem")
         self._ask_oracle("open")
@@ -233,6 +235,11 @@ class Road:
         if self.candidate.left_behind:
             left = self.candidate.left_behind
             self.seen.notes.append(f"the candidate left {left} process{'es' * (left > 1)} behind; ended")
+
+    def rest(self) -> None:
+        """Have the oracle give back what it holds of the device: others need it now."""
+        self.supervisor.post(self.oracle, {"op": "rest"})
+        self._ask_oracle("rest")
 
     def close(self) -> None:
         """Close what was on its way when the check ended."""
@@ -365,8 +372,10 @@ class Road:
 
     def _reply(self, worker: Worker, operation: str, *, timeout_s: float | None = None) -> Message:
         """The next reply, on the worker's own clock: what it may still take of the time-out."""
+        began = time.monotonic()
         reply, fds = self.supervisor.reply(worker, timeout_s=timeout_s or self.plan.timeout_s)
         self._held += fds
+        self.on_step(f"{worker.role}: {operation}", began)
         if reply["reply"] != operation:
             worker.protocol_error = f"it answered {reply['reply']!r:.40} to {operation!r}"
             self.supervisor.stop(worker)

@@ -1,0 +1,97 @@
+"""From a saved edit to a full verdict on a GPU: how long, and where the time goes.
+
+Each check is of a kernel that was just edited (a constant in it is another one), 5 trials, at most 100 rounds.
+
+    python benchmarks/turnaround.py [--only first,cold,warm,wrong] [--examples matrix_vector,linear_gelu_softmax]
+
+``first`` is the first check on a machine (headers are precompiled, ceilings measured), ``cold`` a
+``kernelwright check`` in a fresh process, ``wrong`` a candidate that must not pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ("linear_gelu_softmax", "matrix_vector")
+EDITS = {
+    "matrix_vector": ("float total = ", "float total = {factor}f * "),
+    "linear_gelu_softmax": ("1.f / total", "{factor}f / total"),
+}
+"""What is edited: the text in the candidate, and its replacement."""
+TRIALS, SAMPLES = 5, 100
+
+
+def edited(example: str, folder: Path, factor: float) -> Path:
+    """The example's candidate with a factor put into its kernel; near 1 it is right, and other text each time."""
+    text = (ROOT / "examples" / example / "candidate.py").read_text()
+    old, new = EDITS[example]
+    assert old in text
+    path = folder / example / "candidate.py"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text.replace(old, new.format(factor=repr(factor)), 1))
+    return path
+
+
+def checked(example: str, candidate: Path, *, shown: bool, device: str) -> tuple[float, dict[str, Any]]:
+    """One ``kernelwright check`` in a process of its own: seconds, and its verdict. Steps are printed as they come."""
+    command = [sys.executable, "-m", "kernelwright", "check", str(ROOT / "examples" / example / "problem.py")]
+    command += [str(candidate), "--device", device, "--trials", str(TRIALS), "--samples", str(SAMPLES), "--json"]
+    environment = {**os.environ, "KERNELWRIGHT_DEBUG": "2", "KERNELWRIGHT_HISTORY": os.devnull}
+    began = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stderr is not None and process.stdout is not None
+    for line in process.stderr:
+        if shown:
+            print(f"    {time.perf_counter() - began:6.2f}  {line.rstrip()}", flush=True)
+    text = process.stdout.read()
+    process.wait()
+    return time.perf_counter() - began, json.loads(text) if text.strip() else {"verdict": f"exit {process.returncode}"}
+
+
+def told(kind: str, example: str, seconds: float, verdict: dict[str, Any]) -> str:
+    """One line about one check."""
+    timing = verdict.get("timing") or {}
+    words = [f"{c['word']} {c['speedup']['median']:.3f}" for c in timing.get("comparisons", [])]
+    inputs = (verdict.get("numerics") or {}).get("inputs", "")
+    build = [f"{b['tier']} {b['seconds']:.1f} s" for b in verdict.get("build", [])]
+    return (
+        f"{kind:6} {example:20} {seconds:6.2f} s  {verdict['verdict']}  {' '.join(words)}  "
+        f"rounds {timing.get('rounds')}  build {' '.join(build)}  inputs {inputs}  notes {verdict.get('notes')}"
+    )
+
+
+def main() -> None:
+    """Run the parts and print a line for each check."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="first,cold,wrong")
+    parser.add_argument("--examples", default=",".join(EXAMPLES))
+    parser.add_argument("--device", default="cuda")
+    options = parser.parse_args()
+    missed = []
+    with tempfile.TemporaryDirectory() as work:
+        factor = 1.0
+        for kind in options.only.split(","):
+            for number, example in enumerate(options.examples.split(",")):
+                if kind == "first" and number:
+                    continue
+                factor = 1.25 if kind == "wrong" else 1 + (round((factor % 1) * 2**23) + 1) / 2**23
+                candidate = edited(example, Path(work), factor)
+                seconds, verdict = checked(example, candidate, shown=True, device=options.device)
+                print(told(kind, example, seconds, verdict), flush=True)
+                if verdict["verdict"] != ("wrong" if kind == "wrong" else "correct"):
+                    missed.append((kind, example, verdict["verdict"]))
+    if missed:
+        raise SystemExit(f"wrong words: {missed}")
+
+
+if __name__ == "__main__":
+    main()
