@@ -9,6 +9,7 @@ import pytest
 
 from kernelwright import gallery
 from kernelwright.check import CheckOptions, check
+from kernelwright.gallery import _export
 
 pytestmark = [pytest.mark.emu, pytest.mark.slow, pytest.mark.timeout(900)]
 PROBLEMS = Path(__file__).parent / "problems"
@@ -25,6 +26,35 @@ CASES = {
     ("linear", "linear"): ({}, {"M": "1", "N": "130", "K": "1"}, {"M": "5", "N": "9", "K": "2050"}),
     ("linear_gelu_softmax", "linear_gelu_softmax"): ({},),
 }
+
+
+RECIPES = {
+    "direct 2 x8 met": ("matvec", "matvec", {"M": "5", "K": "40000"}, (4, False, 5, 40000)),
+    "direct 4 x2": ("matvec", "matvec", {"M": "7", "K": "20000"}, (4, False, 7, 20000)),
+    "strip 8 x2 met": ("matvec_transposed", "matvec", {"M": "260", "K": "700"}, (4, True, 260, 700)),
+    "strip 2 x4 met": ("matvec_transposed", "matvec", {"HALF": "True", "M": "520", "K": "300"}, (2, True, 520, 300)),
+    "block 1024": ("softmax", "softmax", {"M": "2", "N": "4096"}, (4, True, 2, 4096)),
+    "block 64": ("softmax", "softmax", {"M": "3", "N": "1024"}, (4, True, 3, 1024)),
+    "online": ("softmax", "softmax", {"M": "2", "N": "16384"}, (4, True, 2, 16384)),
+    "portable / 3": ("linear", "linear", {"M": "20", "N": "130", "K": "900"}, (20, 130, 900)),
+    "rows x4": ("linear", "linear", {"M": "13", "N": "70", "K": "3000"}, (13, 70, 3000)),
+}
+"""Plans that the rule does not choose at sizes for the emulator, by recipe: problem, kernel, constants, table row."""
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_measured_plan_is_right_and_has_no_finding(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0+PTX")
+    problem, name, sets, at = RECIPES[recipe]
+    candidate = tmp_path / f"{name}.py"
+    # "" is how a kernel's file calls the emulated device: Hopper's name without Hopper's kernels.
+    candidate.write_text(_export.exported(name, lambda _: {"": ((*at, recipe),)}))
+    options = CheckOptions(sets=sets, device="emulated", confirm=False, timeout_s=800)
+    verdict = check(PROBLEMS / f"{problem}.py", candidate, options=options, progress=lambda _: None)
+    assert verdict.verdict == "correct", verdict.causes
+    assert not verdict.causes
 
 
 @pytest.mark.parametrize(

@@ -72,13 +72,28 @@ def test_every_kernel_says_its_method_its_limits_and_where_its_figures_are() -> 
 
 
 def test_explain_answers_with_the_plan_of_the_asked_device() -> None:
-    assert gallery.explain("matvec", 2048, 1 << 20).startswith("ring: ")
-    assert gallery.explain("matvec", 2048, 1 << 20, device="a100").startswith("direct: ")
-    assert gallery.explain("linear_gelu_softmax", 1024, 8192, 8192).splitlines() == [
-        "split x, then hopper: wgmma, 128 x 128 tiles, K in 1 part",
+    told = gallery.explain("linear_gelu_softmax", 1024, 8192, 8192, device="rtx4090").splitlines()
+    assert told == [
+        "split x, then portable: mma.sync, 128 x 128 tiles, K in 1 part",
+        "  the rule: nothing near was measured on NVIDIA GeForce RTX 4090",
         "block: 256 threads a block, 1 block a row, 16-byte loads and stores",
+        "  the rule: nothing near was measured on NVIDIA GeForce RTX 4090",
     ]
-    assert "portable" in gallery.explain("linear", 64, 512, 16384, device="rtx4090")
+    assert gallery.explain("matvec", 2048, 1 << 20, device="rtx4090").startswith("direct: ")
+    assert "ring" in gallery.explain("matvec", 2048, 1 << 20)
+    assert "hopper: wgmma" in gallery.explain("linear", 1024, 8192, 8192)
+
+
+def test_a_baked_table_stands_in_the_file() -> None:
+    rows = {"linear": ((1024, 512, 512, "torch"),), "softmax": ((4, False, 64, 4096, "block 512"),)}
+    text = _export.exported("linear_gelu_softmax", lambda kernel: {"NVIDIA X": rows[kernel]})
+    held = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and "TUNED" in node.target.id:
+            assert node.value is not None
+            held[node.target.id] = ast.literal_eval(node.value)
+    assert held == {"TUNED": {"NVIDIA X": rows["linear"]}, "SOFTMAX_TUNED": {"NVIDIA X": rows["softmax"]}}
+    assert max(map(len, text.splitlines())) <= 120
 
 
 def test_explain_refuses_a_shape_that_is_not_the_kernels() -> None:

@@ -1,8 +1,7 @@
-"""``kernelwright history``, ``show``, ``compare`` and ``export``: verdicts of the past."""
+"""``kernelwright history``, ``show`` and ``compare``: verdicts of the past."""
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
@@ -68,11 +67,3 @@ def compare(first: int, second: int, as_json: bool) -> None:
     from kernelwright.report.history import render_comparison
 
     render_comparison(found, console())
-
-
-@click.command(short_help="All verdicts of the past, as JSON lines.")
-@click.option("--json", "as_json", is_flag=True, help="The only form there is; one object a line.")
-def export(as_json: bool) -> None:
-    """Print every verdict with both sources and all raw samples, oldest first, one JSON object a line."""
-    for row in opened().export():
-        sys.stdout.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")

@@ -19,7 +19,9 @@ from kernelwright import __version__, settings
 from kernelwright.cli.check import check
 from kernelwright.cli.demo import demo
 from kernelwright.cli.doctor import doctor
-from kernelwright.cli.history import compare, export, history, show
+from kernelwright.cli.export import export
+from kernelwright.cli.gallery import gallery
+from kernelwright.cli.history import compare, history, show
 from kernelwright.cli.run import run
 from kernelwright.cli.specs import specs
 from kernelwright.cli.talk import say_error
@@ -46,7 +48,7 @@ def cli(context: click.Context) -> None:
         context.exit(EXIT_USAGE)
 
 
-for _command in (check, run, history, show, compare, export, specs, doctor, demo):
+for _command in (check, run, history, show, compare, export, gallery, specs, doctor, demo):
     cli.add_command(_command)
 
 

@@ -75,9 +75,7 @@ def occupied(kernel: KernelCounters, spec: DeviceSpec, registers: int | None) ->
         return replace(kernel, not_checked=(*kernel.not_checked, "occupancy (the compiler's registers are not known)"))
     threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
     static = int(kernel.metrics.get(m.SHARED_STATIC, 0))
-    found = occupancy(
-        spec, threads=threads, registers=registers, shared_bytes=static + kernel.dynamic_shared_bytes
-    )
+    found = occupancy(spec, threads=threads, registers=registers, shared_bytes=static + kernel.dynamic_shared_bytes)
     figures = {
         m.REGISTERS: float(registers),
         m.LIMIT_BLOCKS: float(found.by_blocks),

@@ -115,9 +115,7 @@ def passed_address(case: Case) -> Iterator[Cause]:
 def is_address(argument: ast.expr) -> bool:
     """Whether a Python argument is an address as an integer: ``x.data_ptr()``."""
     return (
-        isinstance(argument, ast.Call)
-        and isinstance(argument.func, ast.Attribute)
-        and argument.func.attr == "data_ptr"
+        isinstance(argument, ast.Call) and isinstance(argument.func, ast.Attribute) and argument.func.attr == "data_ptr"
     )
 
 

@@ -1,7 +1,8 @@
 """Kernels near the hardware's limit, usable as functions, as candidates for ``check`` and as stand-alone files.
 
 ``matvec``, ``softmax``, ``gelu_softmax``, ``linear`` and ``linear_gelu_softmax`` run on an NVIDIA GPU and compile on
-first use; ``names``, ``describe`` and ``export`` need neither a GPU nor PyTorch. Inside torch.compile the functions
+first use; ``tune`` measures there which of their plans is fastest. ``names``, ``describe`` and ``export`` need neither
+a GPU nor PyTorch, ``explain`` no GPU. Inside torch.compile the functions
 are custom operators (``kernelwright::…``), so that a graph keeps them whole. The rule: a kernel's file says what it
 can do; nothing here adds to it.
 """
@@ -9,7 +10,8 @@ can do; nothing here adds to it.
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.errors import UsageError
 from kernelwright.gallery._export import FOLDER, exported
@@ -21,6 +23,7 @@ __all__ = [
     "UnknownKernel",
     "describe",
     "explain",
+    "explanations",
     "export",
     "forget",
     "gelu_softmax",
@@ -29,6 +32,7 @@ __all__ = [
     "matvec",
     "names",
     "softmax",
+    "tune",
 ]
 
 
@@ -44,10 +48,19 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("[!_]*.py")))
 
 
-def export(name: str) -> str:
-    """The text of a stand-alone file with kernel ``name``: a candidate as it is, with no import of Kernelwright."""
+def export(name: str, *, device: str = "") -> str:
+    """The text of a stand-alone file with kernel ``name``: a candidate as it is, with no import of Kernelwright.
+
+    ``device``: a data sheet's name (``h200``) or a driver's, whose table of measured choices the file shall hold.
+    """
     _known(name)
-    return exported(name)
+    if not device:
+        return exported(name)
+    from kernelwright.device.specs import spec
+    from kernelwright.gallery import _tables
+
+    called = spec(device).name
+    return exported(name, lambda kernel: _tables.baked(kernel, called))
 
 
 def describe(name: str) -> str:
@@ -62,7 +75,7 @@ def _known(name: str) -> None:
 
 
 def explain(name: str, *shape: int, dtype: str = "float32", transposed: bool = False, device: str = "h200") -> str:
-    """Which variant of kernel ``name`` runs at ``shape`` on ``device``, in one line for each kernel that is launched.
+    """Which variant of kernel ``name`` runs at ``shape`` on ``device`` and why: two lines a kernel that is launched.
 
     ``shape``: (M, K) for matvec, (M, N) for softmax, (M, N, K) for linear and linear_gelu_softmax, contiguous and
     aligned.
@@ -71,6 +84,43 @@ def explain(name: str, *shape: int, dtype: str = "float32", transposed: bool = F
 
     _known(name)
     return _explain.explanation(name, shape, dtype=dtype, transposed=transposed, device=device)
+
+
+def explanations(
+    names: Sequence[str],
+    shape: tuple[int, ...] | None,
+    *,
+    dtype: str = "float32",
+    transposed: bool = False,
+    device: str = "h200",
+) -> list[dict[str, Any]]:
+    """``explain`` as records: kernel, shape, dtype, transposed, device, and what runs with its plan and reason.
+
+    Without ``shape``: the shapes that the shipped tables cover, of the kernels that take ``dtype``.
+    """
+    import dataclasses
+
+    from kernelwright.gallery import _explain, _tune
+
+    found = []
+    for name in names:
+        _known(name)
+        if shape is None and dtype not in _explain.dtypes_of(name):
+            continue
+        usual: dict[str, tuple[tuple[int, ...], ...]] = {"matvec": _tune.MATVEC, "softmax": _tune.SOFTMAX}
+        for at in (shape,) if shape is not None else usual.get(name, _tune.LINEAR):
+            runs = _explain.choices(name, at, dtype=dtype, transposed=transposed, device=device)
+            found.append(
+                {
+                    "kernel": name,
+                    "shape": at,
+                    "dtype": dtype,
+                    "transposed": transposed,
+                    "device": device,
+                    "runs": [dataclasses.asdict(choice) for choice in runs],
+                }
+            )
+    return found
 
 
 def matvec(A: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -119,6 +169,27 @@ def linear_gelu_softmax(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tenso
     from kernelwright.gallery import _operators
 
     return _operators.linear_gelu_softmax(x, weight, bias)
+
+
+def tune(
+    name: str,
+    *shape: int,
+    dtype: str = "float32",
+    transposed: bool = False,
+    activation: str | None = None,
+    tell: Callable[[str], None] = lambda words: None,
+) -> dict[str, Any]:
+    """Measure every plan of kernel ``name`` on this machine's GPU, use the fastest from now on, and return the table.
+
+    ``shape`` as for ``explain``; none: all shapes that the shipped tables cover. The table is kept in the cache folder,
+    for this device and driver. ``tell`` hears of each shape. Raises ``MachineError`` without a GPU.
+    """
+    from kernelwright.gallery import _tune
+
+    _known(name)
+    return _tune.tune(
+        _tune.asked_for(name, shape, dtype=dtype, transposed=transposed, activation=activation), tell=tell
+    )
 
 
 def forget(weight: torch.Tensor | None = None) -> None:

@@ -3,32 +3,40 @@
 Why: a kernel that can only be had with its library is not taken. Three kernels are such files already; the fused one
 builds on two of them, whose text is put in front of its own. The rule: names that two of the files share get the
 second file's name in front, so that the result reads as if it had been written in one piece, and every line in it
-stands in one of the files.
+stands in one of the files, but for the table of measured choices where one is asked for.
 """
 
 from __future__ import annotations
 
 import ast
 import io
+import json
 import tokenize
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parent / "kernels"
 OURS = "kernelwright.gallery.kernels"
 
 
-def exported(name: str) -> str:
+Baked = Callable[[str], dict[str, tuple[tuple[Any, ...], ...]]]
+"""Gives a kernel's ``TUNED`` as the file is to hold it."""
+
+
+def exported(name: str, baked: Baked | None = None) -> str:
     """The text of kernel ``name``, whose file must be in ``FOLDER``."""
     text = (FOLDER / f"{name}.py").read_text()
     parts = _imported(text)
     if not parts:
-        return text
+        return _with_table(text, baked(name) if baked else {})
     docstring, imports, body = _split(text)
     held: set[str] = set()
     pieces: list[str] = []
     attributes: dict[tuple[str, str], str] = {}
     for alias, module in parts.items():
-        _, more, piece = _split((FOLDER / f"{module}.py").read_text())
+        whole = _with_table((FOLDER / f"{module}.py").read_text(), baked(module) if baked else {})
+        _, more, piece = _split(whole)
         imports |= more
         own = _top_level(piece)
         new = {word: f"{module}_{word}".replace("__", "_") for word in own & (held | {"ModelNew"})}
@@ -47,6 +55,25 @@ def exported(name: str) -> str:
         line for line in standing if line.startswith("from ")
     )
     return "\n\n\n".join([docstring + "\n\n" + future + "\n".join(ordered), *pieces, tail]) + "\n"
+
+
+def _with_table(text: str, tuned: dict[str, tuple[tuple[Any, ...], ...]]) -> str:
+    """``text`` with ``tuned`` for its empty ``TUNED``."""
+    if not tuned:
+        return text
+    lines = []
+    for device, rows in tuned.items():
+        lines += [f"    {json.dumps(device)}: ("]
+        lines += [f"        ({', '.join(map(_literal, row))}),  # fmt: skip" for row in rows]
+        lines += ["    ),"]
+    start = text.index("\nTUNED: ") + 1
+    end = text.index("\n", start)
+    head = text[start:end].removesuffix("{}")
+    return text[:start] + head + "{\n" + "\n".join(lines) + "\n}" + text[end:]
+
+
+def _literal(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
 def _imported(text: str) -> dict[str, str]:

@@ -55,13 +55,33 @@ def rows_of(table: Table, kernel: str) -> tuple[tuple[Any, ...], ...]:
     return tuple((*row["at"], row["recipe"]) for row in table["kernels"].get(kernel, ()))
 
 
+def entry(kernel: str, row: tuple[Any, ...], device: str) -> tuple[Table, dict[str, Any]]:
+    """The table that a kernel's ``row`` for ``device`` came from, and what it holds beside the choice."""
+    for table in (*reversed(own()), *shipped()):
+        for found in table["kernels"].get(kernel, ()) if table["device"] in device else ():
+            if (*found["at"], found["recipe"]) == row:
+                return table, found
+    raise KeyError(f"no table holds the row {row} of {kernel} for {device}")
+
+
+def baked(kernel: str, device: str) -> dict[str, tuple[tuple[Any, ...], ...]]:
+    """``TUNED`` of ``kernel`` for ``device`` alone, as a stand-alone file may hold it; empty where nothing is known."""
+    install()
+    held: dict[str, tuple[tuple[Any, ...], ...]] = _modules()[kernel].TUNED
+    rows = held.get(device) or _rows_for(held, device)
+    return {device: rows} if rows else {}
+
+
+def _modules() -> dict[str, Any]:
+    from kernelwright.gallery.kernels import linear, matvec, softmax
+
+    return {"linear": linear, "matvec": matvec, "softmax": softmax}
+
+
 @functools.cache
 def install() -> None:
     """Give every kernel the tables of all devices; those of this machine last, as they go first."""
-    from kernelwright.gallery.kernels import linear, matvec, softmax
-
-    modules: dict[str, Any] = {"linear": linear, "matvec": matvec, "softmax": softmax}
-    for kernel, module in modules.items():
+    for kernel, module in _modules().items():
         module.TUNED = {}
         for table in (*shipped(), *own()):
             rows = rows_of(table, kernel)

@@ -164,6 +164,32 @@ def fastest(bench: Bench, *, tell: Callable[[str], None] = lambda _: None) -> di
     return {"at": list(bench.at), "recipe": chosen, "us": {name: round(us, 2) for name, us in times.items()}}
 
 
+PARTS = {"linear_gelu_softmax": ("linear", "softmax")}
+"""Kernels that have no plans of their own."""
+
+
+def asked_for(
+    name: str, shape: tuple[int, ...], *, dtype: str, transposed: bool, activation: str | None
+) -> list[Callable[[], Bench]]:
+    """The benches of one shape of kernel ``name``, or of all shapes that the shipped tables cover."""
+    from kernelwright.gallery import _explain
+
+    if not shape:
+        return list(shipped_benches(PARTS.get(name, (name,))))
+    dtypes = _explain.dtypes_of(name)
+    wanted = _explain.SHAPES[name]
+    if len(shape) != len(wanted.split()) or dtype not in dtypes or min(shape) < 1:
+        raise _explain.BadShape(
+            name=name, wanted=wanted, dtypes=", ".join(dtypes), shape=" ".join(map(str, shape)), dtype=dtype
+        )
+    if name == "matvec":
+        return [partial(matvec_bench, *shape, dtype=getattr(torch, dtype), transposed=transposed)]
+    if name == "softmax":
+        return [partial(softmax_bench, *shape, dtype=getattr(torch, dtype), gelu=activation is not None)]
+    benches: list[Callable[[], Bench]] = [partial(linear_bench, *shape)]
+    return benches if name == "linear" else [*benches, partial(softmax_bench, shape[0], shape[1])]
+
+
 def shipped_benches(names: Iterable[str]) -> Iterable[Callable[[], Bench]]:
     """The shapes that the shipped tables cover; float16 takes bfloat16's rows."""
     for name in names:

@@ -56,7 +56,6 @@ def launch(fact: LaunchFact) -> str:
     return f"{kernel(fact.kernel)}<<<{grid}, {block}{dynamic}>>>"
 
 
-
 def scaled(value: float) -> str:
     """``812``, ``1.2 thousand``, ``3.4 million``, ``5.6 billion``."""
     for limit, word in ((1e9, "billion"), (1e6, "million"), (1e3, "thousand")):

@@ -930,15 +930,16 @@ def choose(M: int, N: int, K: int, sms: int, hopper: bool, device: str = "") -> 
 
     What was measured on ``device`` at the nearest shape, at most a factor of two away in all, goes before the rule.
     """
-    known = recipes(M, N, K, sms, hopper)
-    return known.get(_measured(M, N, K, device), known["rule"])
+    known, row = recipes(M, N, K, sms, hopper), measured(M, N, K, device)
+    return known.get(row[-1] if row else "rule", known["rule"])
 
 
-def _measured(M: int, N: int, K: int, device: str) -> str:
+def measured(M: int, N: int, K: int, device: str) -> tuple[int, int, int, str] | None:
+    """The row of ``TUNED`` that decides, or None."""
     rows = TUNED.get(device) or next((rows for name, rows in TUNED.items() if name and name in device), ())
-    near = [(abs(math.log2(M / m)) + abs(math.log2(N / n)) + abs(math.log2(K / k)), recipe) for m, n, k, recipe in rows]
-    distance, recipe = min(near, default=(2.0, ""))
-    return recipe if distance <= 1 else ""
+    near = [(abs(math.log2(M / row[0])) + abs(math.log2(N / row[1])) + abs(math.log2(K / row[2])), row) for row in rows]
+    distance, row = min(near, default=(2.0, None))
+    return row if distance <= 1 else None
 
 
 def recipes(M: int, N: int, K: int, sms: int, hopper: bool) -> dict[str, Plan]:

@@ -948,20 +948,21 @@ def choose(
 
     What was measured on ``device`` at the nearest shape, at most a factor of two away in all, goes before the rule.
     """
-    recipe = _measured(M, K, itemsize, transposed, device) if aligned else None
-    plan = recipes(M, K, itemsize, aligned, transposed, sms, hopper).get(recipe) if recipe else None
+    row = measured(M, K, itemsize, transposed, device) if aligned else None
+    plan = recipes(M, K, itemsize, aligned, transposed, sms, hopper).get(row[-1]) if row else None
     return plan or _rule(M, K, itemsize, aligned, transposed, sms, hopper)
 
 
-def _measured(M: int, K: int, itemsize: int, transposed: bool, device: str) -> str | None:
+def measured(M: int, K: int, itemsize: int, transposed: bool, device: str) -> tuple[int, bool, int, int, str] | None:
+    """The row of ``TUNED`` that decides, or None."""
     rows = TUNED.get(device) or next((rows for name, rows in TUNED.items() if name and name in device), ())
     near = [
-        (abs(math.log2(M / m)) + abs(math.log2(K / k)), recipe)
-        for size, columns, m, k, recipe in rows
-        if size == itemsize and columns == transposed
+        (abs(math.log2(M / row[2])) + abs(math.log2(K / row[3])), row)
+        for row in rows
+        if row[:2] == (itemsize, transposed)
     ]
-    distance, recipe = min(near, default=(2.0, ""))
-    return recipe if distance <= 1 else None
+    distance, row = min(near, default=(2.0, None))
+    return row if distance <= 1 else None
 
 
 def recipes(M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms: int, hopper: bool) -> dict[str, Plan]:

@@ -689,18 +689,20 @@ def choose(
     What was measured on ``device`` at the nearest shape, at most a factor of two away in all, goes before the rule.
     """
     known = recipes(M, N, itemsize, aligned, hopper, plain)
-    return known.get(_measured(M, N, itemsize, gelu, device), known["rule"])
+    row = measured(M, N, itemsize, gelu, device)
+    return known.get(row[-1] if row else "rule", known["rule"])
 
 
-def _measured(M: int, N: int, itemsize: int, gelu: bool, device: str) -> str:
+def measured(M: int, N: int, itemsize: int, gelu: bool, device: str) -> tuple[int, bool, int, int, str] | None:
+    """The row of ``TUNED`` that decides, or None."""
     rows = TUNED.get(device) or next((rows for name, rows in TUNED.items() if name and name in device), ())
     near = [
-        (abs(math.log2(M / m)) * 0.5 + abs(math.log2(N / n)), recipe)  # blocks take rows as they come
-        for size, with_gelu, m, n, recipe in rows
-        if size == itemsize and with_gelu == gelu
+        (abs(math.log2(M / row[2])) * 0.5 + abs(math.log2(N / row[3])), row)  # blocks take rows as they come
+        for row in rows
+        if row[:2] == (itemsize, gelu)
     ]
-    distance, recipe = min(near, default=(2.0, ""))
-    return recipe if distance <= 1 else ""
+    distance, row = min(near, default=(2.0, None))
+    return row if distance <= 1 else None
 
 
 def recipes(M: int, N: int, itemsize: int, aligned: int, hopper: bool, plain: bool) -> dict[str, Plan]:
