@@ -4,7 +4,8 @@ Why: a wrong cause is worse than none, so the share of right first causes, of ho
 ones is measured, not believed. A case is a folder with `problem.py`, `candidate.py`, `case.json` (`cause`,
 `also_right`, `where.line`, `env`: the environment it fails in) and, where one makes sense, `fixed.py`. The rule: a case
 counts as explained only when the first cause is the true one (or in `also_right`) within one line; a fixed twin must be
-correct with no cause.
+correct with no cause. What is right but slow is checked with counters, and its advice counts as its causes do; its twin
+must not get that advice again.
 
     python benchmarks/explanations.py ../shared/cases [--only 030,050] [--jobs 1] [--json out.json]
 """
@@ -41,11 +42,12 @@ class Row:
 
 
 def check(
-    problem: Path, candidate: Path, *, environment: dict[str, str], timeout_s: float
+    problem: Path, candidate: Path, *, environment: dict[str, str], timeout_s: float, counted: bool = False
 ) -> tuple[dict[str, Any], float]:
     """The verdict of one check as JSON, and its wall seconds. A crash of ours becomes the verdict ``broken``."""
     start = time.perf_counter()
     command = [sys.executable, "-m", "kernelwright", "check", str(problem), str(candidate), "--json"]
+    command += ["--counters"] if counted else []
     environment = {**os.environ, **environment}
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False, env=environment)
     seconds = time.perf_counter() - start
@@ -57,7 +59,7 @@ def check(
 
 def judge_faulty(case: dict[str, Any], verdict: dict[str, Any]) -> str:
     """What to call the explanation of a faulty candidate."""
-    named = [c for c in verdict["causes"] if c["id"] != "unexplained"]
+    named = [c for c in (*verdict["causes"], *verdict.get("advice", ())) if c["id"] != "unexplained"]
     if verdict["verdict"] == "broken":
         return "broken"
     if not named:
@@ -72,18 +74,22 @@ def run_case(folder: Path, *, timeout_s: float) -> list[Row]:
     """Both candidates of one case."""
     case = json.loads((folder / "case.json").read_text())
     rows = []
+    slow = case["cause"].startswith("performance.")
     for name in ("candidate.py", "fixed.py"):
         if not (folder / name).exists():
             continue
         verdict, seconds = check(
-            folder / "problem.py", folder / name, environment=case.get("env", {}), timeout_s=timeout_s
+            folder / "problem.py", folder / name, environment=case.get("env", {}), timeout_s=timeout_s, counted=slow
         )
         nothing = {"id": "", "line": 0, "sentence": verdict.get("stderr", "")}
-        first = verdict["causes"][0] if verdict["causes"] else nothing
+        advice = verdict.get("advice", ()) if slow else ()
+        first = next(iter((*verdict["causes"], *advice)), nothing)
         if name == "candidate.py":
             outcome = judge_faulty(case, verdict)
         else:
-            outcome = "clean" if verdict["verdict"] == "correct" and not verdict["causes"] else "false alarm"
+            again = any(remark["id"] == case["cause"] for remark in advice)
+            good = verdict["verdict"] == "correct" and not verdict["causes"] and not again
+            outcome = "clean" if good else "false alarm"
             outcome = "broken" if verdict["verdict"] == "broken" else outcome
         rows.append(Row(case=folder.name, file=name, outcome=outcome, verdict=verdict["verdict"], cause=first["id"],
                         expected=case["cause"] if name == "candidate.py" else "", line=first["line"],

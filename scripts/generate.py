@@ -26,6 +26,7 @@ import click
 
 from kernelwright import records, settings
 from kernelwright.cli.main import cli
+from kernelwright.counters.metrics import METRICS
 from kernelwright.explain.catalogue import CAUSES, FAMILIES, UNEXPLAINED
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -134,6 +135,20 @@ def _family(id: str) -> str:
     return "sync" if prefix == "warp" else prefix
 
 
+def metrics_page() -> str:
+    """docs/metrics.md."""
+    parts = [
+        "# Metrics\n\n",
+        GENERATED,
+        "What `--counters` counts, under the name that `ncu --query-metrics` has for it; names that begin with\n"
+        "`kernelwright__` are ours. [counters.md](counters.md) says how to read them.\n\n"
+        "| metric | unit | counts | on the emulated device |\n|---|---|---|---|\n",
+    ]
+    for metric in METRICS.values():
+        parts.append(f"| `{metric.name}` | {metric.unit} | {metric.meaning} | {metric.emulated} |\n")
+    return "".join(parts)
+
+
 def settings_page() -> str:
     """docs/settings.md."""
     parts = [
@@ -180,6 +195,7 @@ def _commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Co
 FILES = {
     "src/kernelwright/schema/verdict-1.json": verdict_schema,
     "docs/causes.md": causes_page,
+    "docs/metrics.md": metrics_page,
     "docs/settings.md": settings_page,
     "docs/cli.md": cli_page,
 }

@@ -219,6 +219,7 @@ def test_counters_are_of_every_launch_by_the_inline_stack_of_a_line() -> None:
     stacks = {tuple((frame["file"], frame["line"]) for frame in line["frames"]) for line in lines}
     read, called = line_of("rows.cu", "// read"), line_of("rows.cu", "// called")
     assert stacks == {(("rows.cu", read), ("rows.cu", called))}
+    assert [(one["id"], one["line"]) for one in report["advice"]] == [("performance.uncoalesced", read)]
 
 
 def test_the_screen_names_the_line_that_moves_most_for_nothing() -> None:

@@ -27,6 +27,8 @@ class ProgramReport:
     timed_out: bool = False
     causes: tuple[Cause, ...] = ()
     """What is wrong, best known first; empty where nothing was seen."""
+    advice: tuple[Cause, ...] = ()
+    """What makes kernels slow, where they were counted and nothing is wrong."""
     build: BuildRecord | None = None
     launches: tuple[LaunchFact, ...] = ()
     findings: tuple[Finding, ...] = ()

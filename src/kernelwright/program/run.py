@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -26,6 +26,7 @@ import kernelwright
 from kernelwright.build import sass, toolchain
 from kernelwright.device.specs import spec
 from kernelwright.errors import EXIT_FAULT, EXIT_NO, InternalError
+from kernelwright.explain import advice
 from kernelwright.explain.refused import REFUSED
 from kernelwright.program import compile as compiler
 from kernelwright.program import evidence, journal
@@ -93,6 +94,7 @@ def run(program: Path, *, options: RunOptions, progress: Callable[[str], None]) 
         sm = presented.architecture
         seen.counters = sass.attached(seen.counters, modules, toolchain.find(), sm=sm, registers=registers)
     case = evidence.evidence(program, text, record, ended, seen)
+    case = replace(case, counters=tuple(seen.counters) if options.counted else None)
     return ProgramReport(
         program=str(program),
         arguments=options.arguments,
@@ -100,13 +102,14 @@ def run(program: Path, *, options: RunOptions, progress: Callable[[str], None]) 
         signal=ended.signal,
         timed_out=ended.timed_out,
         causes=evidence.causes(case, seen),
+        advice=advice(case),
         build=record,
         launches=case.launches,
         findings=case.findings,
         observations=case.observations,
         unserved=seen.unserved,
         device=case.device,
-        counters=tuple(seen.counters) if options.counted else None,
+        counters=case.counters,
         stdout=ended.stdout,
         stderr=ended.stderr,
         seconds=time.monotonic() - started,

@@ -15,11 +15,13 @@ from kernelwright.counters import metrics as m
 from kernelwright.counters import reading
 from kernelwright.counters.records import EMULATED, KernelCounters
 from kernelwright.explain.access import kernel as short
+from kernelwright.records import Cause
 from kernelwright.report import wording
 from kernelwright.report.page import LABEL_COLUMNS, hang
 
 MOST_KERNELS = 6
 MOST_LINES = 5
+MOST_ADVICE = 4
 MOST_OPCODES = 8
 
 
@@ -33,6 +35,15 @@ def render_counters(kernels: tuple[KernelCounters, ...] | None, console: Console
             hang(console, _lead("  ", indent=2), line)
     if len(kernels) > MOST_KERNELS:
         hang(console, _lead(""), f"and {wording.many(len(kernels) - MOST_KERNELS, 'more kernel')}")
+
+
+def advice_lines(advice: tuple[Cause, ...]) -> Iterator[str]:
+    """What makes kernels slow: each with its line, its figures and what to do."""
+    for cause in advice[:MOST_ADVICE]:
+        place = f"{cause.file}:{cause.line}  " if cause.line else ""
+        yield f"{place}{cause.id}: {cause.sentence} {cause.fix}".rstrip()
+    if len(advice) > MOST_ADVICE:
+        yield f"and {wording.many(len(advice) - MOST_ADVICE, 'more remark')}"
 
 
 def _lead(label: str, *, indent: int = 0) -> Text:

@@ -11,7 +11,7 @@ from kernelwright.program import ProgramReport
 from kernelwright.records import Verdict, VerdictWord
 from kernelwright.report import wording
 from kernelwright.report.cause import also_seen, cause_block
-from kernelwright.report.counters import render_counters
+from kernelwright.report.counters import advice_lines, render_counters
 from kernelwright.report.page import labelled
 
 MOST_LAUNCHES = 4
@@ -28,6 +28,7 @@ def render_program(report: ProgramReport, console: Console) -> None:
     if report.counters:
         console.print()
         render_counters(report.counters, console)
+        labelled(console, "advice", advice_lines(report.advice))
         console.print()
     labelled(console, "not served", report.unserved)
     console.print(_summary(report), style="dim", soft_wrap=True)

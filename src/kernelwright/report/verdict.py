@@ -16,12 +16,11 @@ from kernelwright.explain.access import kernel as short
 from kernelwright.records import BuildRecord, StageStatus, Verdict
 from kernelwright.report import wording
 from kernelwright.report.cause import also_seen, cause_block
-from kernelwright.report.counters import render_counters
+from kernelwright.report.counters import advice_lines, render_counters
 from kernelwright.report.numbers import numerics_lines
 from kernelwright.report.page import STYLES, hang, labelled
 from kernelwright.report.timing import timing_lines
 
-MOST_ADVICE = 4
 MOST_LAUNCHES = 4
 MOST_KERNELS = 6
 MOST_FINDINGS = 3
@@ -40,7 +39,7 @@ def render(verdict: Verdict, console: Console) -> None:
     labelled(console, "stages", _stages(verdict))
     labelled(console, "numerics", numerics_lines(verdict.numerics))
     labelled(console, "timing", timing_lines(verdict.timing))
-    labelled(console, "advice", _advice(verdict))
+    labelled(console, "advice", advice_lines(verdict.advice))
     labelled(console, "build", [line for record in verdict.build for line in _build(record)])
     labelled(console, "launches", _launches(verdict))
     render_counters(verdict.counters, console)
@@ -112,14 +111,6 @@ def _build(record: BuildRecord) -> Iterator[str]:
         )
     if len(record.kernels) > MOST_KERNELS:
         yield f"and {wording.many(len(record.kernels) - MOST_KERNELS, 'more kernel')}"
-
-
-def _advice(verdict: Verdict) -> Iterator[str]:
-    for cause in verdict.advice[:MOST_ADVICE]:
-        place = f"{cause.file}:{cause.line}  " if cause.line else ""
-        yield f"{place}{cause.id}: {cause.sentence} {cause.fix}".rstrip()
-    if len(verdict.advice) > MOST_ADVICE:
-        yield f"and {wording.many(len(verdict.advice) - MOST_ADVICE, 'more remark')}"
 
 
 def _launches(verdict: Verdict) -> Iterator[str]:
