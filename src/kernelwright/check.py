@@ -195,7 +195,7 @@ def _plan(problem: Path, candidate: Path, text: str, options: CheckOptions) -> P
         candidate=candidate,
         text=text,
         sets=options.sets,
-        device=_device(options.device),
+        device=device_of(options.device),
         presents_as=options.presents_as,
         trials=options.trials,
         seed=options.seed,
@@ -282,7 +282,7 @@ def _step(step: str, seconds: float, started: float) -> str:
     return f"{step} took {seconds:.2f} s, until {time.monotonic() - started:.2f} s"
 
 
-def _device(chosen: str) -> str:
+def device_of(chosen: str) -> str:
     """``auto`` is a GPU where its driver shows one and PyTorch was built for it; asked without importing torch."""
     if chosen != "auto":
         return chosen

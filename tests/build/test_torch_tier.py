@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kernelwright.build import BuildContext, BuildFailed
-from kernelwright.build.torchtier import wrap
+from kernelwright.build.torchtier import recorded
 
 pytestmark = pytest.mark.tiny
 
@@ -35,39 +36,43 @@ class Torch:
         return "module"
 
 
-def wrapped(torch: Torch) -> tuple[Torch, list[Any]]:
+def wrapped(torch: Torch) -> tuple[Any, list[Any]]:
+    """The two functions as we hand them on, and the records that they make."""
     records: list[Any] = []
     context = BuildContext("candidate.py", CANDIDATE, None, "sm_90", records.append, lambda request: None)
-    wrap(torch, context)
-    return torch, records
+    return SimpleNamespace(**recorded(torch, context)), records
 
 
 def test_device_code_gets_a_line_table_beside_the_flags_that_were_given() -> None:
-    torch, records = wrapped(Torch())
+    theirs = Torch()
+    torch, records = wrapped(theirs)
     assert torch.load_inline("e", "", "x", extra_cuda_cflags=["-O3"], verbose=True) == "module"
-    assert torch.asked["extra_cuda_cflags"] == ["-O3", "-lineinfo"]
-    assert torch.asked["verbose"] is True
+    assert theirs.asked["extra_cuda_cflags"] == ["-O3", "-lineinfo"]
+    assert theirs.asked["verbose"] is True
     assert [(r.name, r.ok, r.tier) for r in records] == [("e", True, "torch")]
 
 
 def test_flags_given_by_position_are_found() -> None:
-    torch, _ = wrapped(Torch())
+    theirs = Torch()
+    torch, _ = wrapped(theirs)
     torch.load_inline("e", "", "x", ["f"], [], ["--use_fast_math", "-lineinfo"])
-    assert torch.asked["extra_cuda_cflags"] == ["--use_fast_math", "-lineinfo"]
+    assert theirs.asked["extra_cuda_cflags"] == ["--use_fast_math", "-lineinfo"]
     torch.load("f", ["a.cu"], None, ["-O2"])
-    assert torch.asked["extra_cuda_cflags"] == ["-O2", "-lineinfo"]
+    assert theirs.asked["extra_cuda_cflags"] == ["-O2", "-lineinfo"]
 
 
 def test_a_call_without_flags_gets_the_line_table_alone() -> None:
-    torch, _ = wrapped(Torch())
+    theirs = Torch()
+    torch, _ = wrapped(theirs)
     torch.load(name="f", sources=["a.cu"])
-    assert torch.asked == {"name": "f", "sources": ["a.cu"], "extra_cuda_cflags": ["-lineinfo"]}
+    assert theirs.asked == {"name": "f", "sources": ["a.cu"], "extra_cuda_cflags": ["-lineinfo"]}
 
 
 def test_sources_are_marked_with_the_candidates_lines() -> None:
-    torch, _ = wrapped(Torch())
+    theirs = Torch()
+    torch, _ = wrapped(theirs)
     torch.load_inline("e", "", ["\n__global__ void k() {}\n"])
-    assert torch.asked["cuda_sources"] == ['#line 1 "candidate.py"\n\n__global__ void k() {}\n']
+    assert theirs.asked["cuda_sources"] == ['#line 1 "candidate.py"\n\n__global__ void k() {}\n']
 
 
 def test_what_torch_raises_is_a_failed_build() -> None:

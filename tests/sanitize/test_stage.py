@@ -107,9 +107,7 @@ def test_what_memcheck_saw_at_the_same_line_makes_a_smaller_replay_certain(monke
     with_runs(monkeypatch, Run("memcheck", Log((REPORT,), True), known=known))
     made = sanitize(question(), Replays(verdict(FINDING, causes=(CAUSE,))), lambda step: None)
     (finding,) = made.findings
-    assert finding.witness == (
-        "on the emulated device at M=1024, K=1603 and by compute-sanitizer memcheck on the GPU"
-    )
+    assert finding.witness == ("on the emulated device at M=1024, K=1603 and by compute-sanitizer memcheck on the GPU")
 
 
 def test_a_small_failure_is_replayed_at_its_own_size_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,9 +85,7 @@ def test_a_run_has_the_tools_reports_and_the_names_of_tensors(tmp_path: Path) ->
 
 
 def test_a_candidate_that_raises_leaves_the_tool_without_a_result(tmp_path: Path) -> None:
-    run = tools.run(
-        stand_in(tmp_path), config(tmp_path, "raise ValueError('odd')"), tool="initcheck", timeout_s=60
-    )
+    run = tools.run(stand_in(tmp_path), config(tmp_path, "raise ValueError('odd')"), tool="initcheck", timeout_s=60)
     assert run.why_not == "ValueError in forward: odd"
     assert run.known["error"]["frames"][0]["line"] == 8
 

@@ -22,6 +22,7 @@ from kernelwright.cli.doctor import doctor
 from kernelwright.cli.export import export
 from kernelwright.cli.gallery import gallery
 from kernelwright.cli.history import compare, history, show
+from kernelwright.cli.profile import profile
 from kernelwright.cli.run import run
 from kernelwright.cli.specs import specs
 from kernelwright.cli.talk import say_error
@@ -48,7 +49,7 @@ def cli(context: click.Context) -> None:
         context.exit(EXIT_USAGE)
 
 
-for _command in (check, run, history, show, compare, export, gallery, specs, doctor, demo):
+for _command in (check, run, profile, history, show, compare, export, gallery, specs, doctor, demo):
     cli.add_command(_command)
 
 

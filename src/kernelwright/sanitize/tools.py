@@ -7,12 +7,7 @@ not end in time or broke off says why, and nothing is then said of what it looks
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import shutil
-import signal
-import subprocess
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +18,8 @@ from typing import Any
 from kernelwright.build import toolchain
 from kernelwright.errors import KernelwrightError
 from kernelwright.sanitize.report import Log, read
-from kernelwright.worker import alone, limits
+from kernelwright.worker import alone
+from kernelwright.worker import tool as outside
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 BASE_OPTIONS = ("--target-processes", "application-only")
@@ -34,6 +30,7 @@ OPTIONS = (
 )  # fmt: skip
 OWN_OPTIONS = {"memcheck": ("--padding", "64")}
 """Between two allocations, so that the first bytes past one are nobody's."""
+ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 MOST_BYTES_AT_ONCE = 8 << 30
 """Of the processes' own tensors together, on host and device: above that the tools run one after the other."""
 
@@ -102,10 +99,12 @@ def _run(program: Path, config: alone.Alone, tool: str, options: tuple[str, ...]
         own = replace(config, result=str(folder / "known.json"))
         log = folder / "log.txt"
         command = [str(program), "--tool", tool, *BASE_OPTIONS, *options, "--log-file", str(log)]
-        printed, status = launch([*command, *alone.command(own, folder)], folder, timeout_s)
-        text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else printed
-        known = _known(Path(own.result))
-    return judged(tool, text, printed, status, known, timeout_s=timeout_s)
+        ended = outside.run(
+            [*command, *alone.command(own, folder)], folder, timeout_s=timeout_s, environment=ENVIRONMENT
+        )
+        text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ended.printed
+        known = outside.known(Path(own.result))
+    return judged(tool, text, ended.printed, ended.status, known, timeout_s=timeout_s)
 
 
 def judged(tool: str, text: str, printed: str, status: int | None, known: dict[str, Any], *, timeout_s: float) -> Run:
@@ -124,36 +123,3 @@ def judged(tool: str, text: str, printed: str, status: int | None, known: dict[s
         first = (str(raised.get("message", "")).splitlines() or [""])[0]
         return Run(tool, log, f"{raised.get('type')} in {known.get('during')}: {first}"[:300], known)
     return Run(tool, log, "", known)
-
-
-def launch(command: list[str], folder: Path, timeout_s: float) -> tuple[str, int | None]:
-    """Run ``command``; what it printed, and its exit status or None where it was ended for its time."""
-    environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    file = folder / "printed.txt"
-    with file.open("wb") as out:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, start_new_session=True
-        )
-        try:
-            status: int | None = process.wait(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            status = None
-        finally:
-            _end(process)
-    return file.read_text(encoding="utf-8", errors="replace"), status
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End it and all that it started."""
-    for pid in (*reversed(limits.descendants(process.pid)), process.pid):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-    process.wait()
-
-
-def _known(file: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

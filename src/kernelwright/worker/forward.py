@@ -12,6 +12,7 @@ runs it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -28,6 +29,7 @@ from kernelwright.records import to_json
 from kernelwright.worker.alone import Alone
 from kernelwright.worker.devices import DEVICES, Opening, Place
 from kernelwright.worker.frames import exception_fact
+from kernelwright.worker.recipe import NoRecipe, drawn, replayed
 from kernelwright.worker.seeds import seed_all
 from kernelwright.worker.tree import leaves, map_tensors
 
@@ -56,6 +58,7 @@ class Session:
         self.known: dict[str, Any] = {"tensors": []}
         self.doing = ""
         self.place: Place | None = None
+        self.arguments: list[Any] = []
 
     def tell(self, **facts: Any) -> None:
         """Write facts at once; the file is replaced whole, so a reader never sees half of one."""
@@ -80,11 +83,10 @@ class Session:
         self.say("the problem file")
         self.problem: Problem = load(Path(config.problem), config.sets)
         seed_all(config.seed)
-        arguments = list(self.problem.get_init_inputs())
+        self.arguments = arguments = list(self.problem.get_init_inputs())
         state = self._reference_state(arguments) if config.weights == "state_dict" else None
         self.say("get_inputs()")
-        seed_all(config.trial_seed)
-        self.inputs = [self._moved(value, f"input {n}") for n, value in enumerate(self.problem.get_inputs())]
+        self.inputs = [self._moved(value, f"input {n}") for n, value in enumerate(self._drawn())]
         self.say("loading the candidate")
         module = candidates.load(config.candidate, config.text)
         self.say("ModelNew(...)")
@@ -112,6 +114,15 @@ class Session:
         return value
 
     # ---- parts -----------------------------------------------------------------------------------------------------
+    def _drawn(self) -> list[Any]:
+        """The inputs as a check's first trial has them: drawn on a GPU where ``get_inputs()`` allows it."""
+        assert self.place is not None
+        if self.config.device == "cuda":
+            with contextlib.suppress(NoRecipe):
+                return replayed(drawn(self.problem.get_inputs, device=self.place.name, seed=self.config.trial_seed))
+        seed_all(self.config.trial_seed)
+        return list(self.problem.get_inputs())
+
     def _reference_state(self, arguments: list[Any]) -> dict[str, Any]:
         seed_all(self.config.seed)
         reference = self.problem.model(*arguments)
@@ -122,7 +133,8 @@ class Session:
         assert place is not None
 
         def move(tensor: torch.Tensor) -> torch.Tensor:
-            made = place.to_device(tensor.detach(), name)
+            there = str(tensor.device) == place.name
+            made = tensor.detach() if there else place.to_device(tensor.detach(), name)
             self._name(made, name)
             return made
 
