@@ -14,6 +14,9 @@ from kernelwright.emulate.flatten import flatten
 pytestmark = [pytest.mark.emu, needs_nvcc]
 
 SOURCE = r"""
+#include <cuda_fp16.h>
+#include <cuda_pipeline.h>
+#include <mma.h>
 extern "C" __global__ void strided(const float* x, float* y, int stride, int shift) {
     y[threadIdx.x] = x[threadIdx.x * stride + shift];
 }
@@ -41,6 +44,32 @@ extern "C" __global__ void bins(int* y, int n, int back) {
     if (back) y[64 + threadIdx.x] = was;
 }
 extern "C" __global__ void nobody_reads(int* y, int n) { atomicAdd(&y[threadIdx.x % n], 1); }
+using namespace nvcuda::wmma;
+template <class layout> __device__ void multiply(const __half* a, float* c, int n) {
+    fragment<matrix_a, 16, 16, 16, __half, layout> fa;
+    fragment<matrix_b, 16, 16, 16, __half, layout> fb;
+    fragment<accumulator, 16, 16, 16, float> fc;
+    fill_fragment(fc, 0.f);
+    load_matrix_sync(fa, a, n);
+    load_matrix_sync(fb, a, n);
+    mma_sync(fc, fa, fb, fc);
+    store_matrix_sync(c, fc, n, mem_row_major);
+}
+extern "C" __global__ void by_rows(const __half* a, float* c, int n) { multiply<row_major>(a, c, n); }
+extern "C" __global__ void by_columns(const __half* a, float* c, int n) { multiply<col_major>(a, c, n); }
+template <int pitch> __device__ void matrices(const uint4* x, unsigned* y) {
+    __shared__ uint4 tile[16][pitch];
+    __pipeline_memcpy_async(&tile[threadIdx.x % 16][threadIdx.x / 16], x + threadIdx.x, 16);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncwarp();
+    unsigned r[4], at = (unsigned)__cvta_generic_to_shared(&tile[threadIdx.x % 16][threadIdx.x / 16]);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+    y[threadIdx.x] = r[0] + r[1] + r[2] + r[3];
+}
+extern "C" __global__ void matrices8(const uint4* x, unsigned* y) { matrices<8>(x, y); }
+extern "C" __global__ void matrices9(const uint4* x, unsigned* y) { matrices<9>(x, y); }
 extern "C" __global__ void own_array(const int* at, int* y) {
     int kept[16];
     for (int i = 0; i < 16; i++) kept[i] = at[i] + i;
@@ -166,10 +195,37 @@ def test_local_arrays_lie_interleaved() -> None:
     assert found[m.sectors("local", "ld")] == 32
 
 
+@pytest.mark.parametrize("kernel", ["by_rows", "by_columns"])
+def test_fragments_move_the_sectors_of_their_matrix_in_either_order(kernel: str) -> None:
+    found = count(kernel, 32, DeviceArray(np.zeros(2048, np.float16)), floats(2048), 128).metrics
+    # Two matrices of 16 lines of 32 bytes, one of 16 lines of 64 bytes.
+    assert found[m.sectors("global", "ld")] == found[m.ideal_sectors("ld")] == 32
+    assert found[m.sectors("global", "st")] == found[m.ideal_sectors("st")] == 32
+    assert found[m.MMA] == 1 and found[m.flop("tensor")] == 2 * 16**3
+
+
+def test_ldmatrix_takes_a_wavefront_a_matrix_unless_its_rows_share_banks() -> None:
+    zeros = DeviceArray(np.zeros(128, np.uint32))
+    clash = count("matrices8", 32, zeros, indices([0] * 32)).metrics
+    padded = count("matrices9", 32, zeros, indices([0] * 32)).metrics
+    assert (clash[m.shared_requests("ldsm")], clash[m.wavefronts("ldsm")], clash[m.conflicts("ldsm")]) == (1, 32, 28)
+    assert (padded[m.wavefronts("ldsm")], padded[m.ideal_wavefronts("ldsm")]) == (4, 4)
+
+
+def test_asynchronous_copies_are_counted_on_both_sides() -> None:
+    found = count("matrices9", 32, DeviceArray(np.zeros(128, np.uint32)), indices([0] * 32)).metrics
+    assert found[m.requests("global", "ldgsts")] == found[m.shared_requests("ldgsts")] == 1
+    assert found[m.sectors("global", "ldgsts")] == 16
+    assert found[m.wavefronts("ldgsts")] == 4
+    assert m.requests("global", "ld") in found and found[m.requests("global", "ld")] == 0
+
+
 def test_runs_repeat_exactly_wherever_memory_lies() -> None:
     first = count("strided", 96, floats(1100), floats(96), 3, 1, grid=40)
     held = [floats(n) for n in (5, 77, 1025)]
     assert count("strided", 96, floats(1100), floats(96), 3, 1, grid=40) == first
+    one = launch(compiled(SOURCE), "strided", 40, 96, floats(1100), floats(96), 3, 1, counted=True, workers=1)
+    assert one.counters == first
     for array in held:
         array.free()
 

@@ -56,8 +56,6 @@ class Cells:
 class Counting(Variables):
     """A kernel in the making that may count."""
 
-    counted = False
-
     def start_counting(self) -> None:
         """From here on what is emitted counts."""
         self.counted = True

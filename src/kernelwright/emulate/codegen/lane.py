@@ -61,6 +61,9 @@ class Site:
 class Lanes:
     """The emitters' interface. :class:`~.kernel.KernelCode` completes it with control flow."""
 
+    counted = False
+    """Whether what is emitted counts; see counting.py."""
+
     def __init__(self, text: Text) -> None:
         self.text = text
         self.instruction: Instruction

@@ -121,12 +121,24 @@ def _constants(element: str, values: list[int]) -> Value:
     return Value("<" + ", ".join(f"{element} {value}" for value in values) + ">", element, True, True)
 
 
-def _count_element(g: Lanes, op: str, number: int, size: int, role: str, space: str) -> None:
-    """A fragment's elements lie in a row for each lane: counted as the widest accesses that bring them."""
+def _count_fragment(g: Lanes, op: str, memory: Mem, stride: Value, role: str, space: str) -> None:
+    """A fragment's traffic, as if the warp moved the matrix in memory's order, in the widest accesses."""
+    if not g.counted:
+        return
+    t, size = g.text, _BITS[g.type] // 8
     rows, columns = _extent(g, role)
-    width = min(16, rows * columns // layout.LANES * size)
-    if number * size % width == 0:
-        g.count_access(op, width, space)
+    along = rows if g.has("col") else columns
+    each = rows * columns // layout.LANES
+    width = min(16 // size, each)
+    element = "i32" if space == "shared" else "i64"
+    base, stride = g.address(memory, narrow=space == "shared"), t.resize(stride, element)
+    for start in range(0, each, width):
+        numbers = [start * layout.LANES + lane * width for lane in range(layout.LANES)]
+        line = _constants(element, [number // along for number in numbers])
+        place = _constants(element, [number % along for number in numbers])
+        offset = t.op("mul", t.op("add", t.op("mul", line, stride), place), constant(element, size))
+        t.store(t.at("%w", layout.ADDRESSES), t.splat(t.op("add", base, offset)), align=64)
+        g.count_access(op, width * size, space)
 
 
 def _extent(g: Lanes, role: str) -> tuple[int, int]:
@@ -151,9 +163,10 @@ def _load_fragment(g: Lanes) -> None:
         raise RefusedInstruction(g.instruction)
     bits = _BITS[type_]
     elements = []
-    for number, address in enumerate(_element_addresses(g, memory, _stride(g, 2, role), role, space)):
+    stride = _stride(g, 2, role)
+    _count_fragment(g, "ld", memory, stride, role, space)
+    for address in _element_addresses(g, memory, stride, role, space):
         t.store(t.at("%w", layout.ADDRESSES), t.splat(address), align=64)
-        _count_element(g, "ld", number, bits // 8, role, space)
         site = g.site(LOAD, SPACES[space], size=bits // 8, operand=memory)
         g.run(f"kw_ld_{space}_{bits}x1", g.active(), site)
         elements.append(g.take_lanes(0, f"i{bits}"))
@@ -186,11 +199,11 @@ def _store_fragment(g: Lanes) -> None:
         for i in range(per):
             moved = t.op("lshr", value, constant(value.element, bits * i)) if i else value
             elements.append(t.resize(moved, f"i{bits}"))
-    addresses = _element_addresses(g, memory, _stride(g, 2, "d"), "d", space)
-    for number, (address, value) in enumerate(zip(addresses, elements, strict=True)):
+    stride = _stride(g, 2, "d")
+    _count_fragment(g, "st", memory, stride, "d", space)
+    for address, value in zip(_element_addresses(g, memory, stride, "d", space), elements, strict=True):
         g.pass_lanes(0, value)
         t.store(t.at("%w", layout.ADDRESSES), t.splat(address), align=64)
-        _count_element(g, "st", number, bits // 8, "d", space)
         site = g.site(STORE, SPACES[space], size=bits // 8, operand=memory)
         g.run(f"kw_st_{space}_{bits}x1", g.active(), site)
 
