@@ -1,0 +1,78 @@
+"""A profile on the screen and as JSON, from the recording of an H200."""
+
+from __future__ import annotations
+
+import importlib.resources
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from kernelwright.measure.records import Ceiling, Ceilings
+from kernelwright.profile.pages import kernels
+from kernelwright.profile.reasons import reasons
+from kernelwright.profile.records import Profile
+from kernelwright.profile.roofline import points
+from kernelwright.profile.trace import forward_us, shares, table
+from kernelwright.records import DeviceFact, from_json, to_json
+from kernelwright.report.profile import render_profile
+
+pytestmark = pytest.mark.tiny
+
+RECORDED = Path(__file__).parents[1] / "profile" / "recorded"
+PASSES = [[("copy_strided(float const*, float*, int)", 9.0), ("void other<int>(int)", 91.0)]]
+
+
+@pytest.fixture(scope="module")
+def made() -> Profile:
+    raw, source, text = (
+        (RECORDED / name).read_text(encoding="utf-8") for name in ("raw.csv", "source.csv", "kernels.cu")
+    )
+    counted = kernels(raw, source, candidate_file="kernels.cu", candidate_text=text)[1:2]
+    ceilings = Ceilings("NVIDIA H200", "580", 60 << 20, {"read": Ceiling("read", "GB/s", 4600.0, None, "test")})
+    traced = table(PASSES)
+    found = shares(traced, [one.kernel for one in counted])
+    return Profile(
+        problem="problem.py",
+        candidate="kernels.cu",
+        device=DeviceFact("cuda", "NVIDIA H200", "9.0"),
+        counted_by="ncu",
+        kernels=counted,
+        trace=traced,
+        forward_us=forward_us(PASSES),
+        reasons=reasons(counted, ceilings, found),
+        points=points(counted, found),
+        ceilings=ceilings,
+        notes=("the rest",),
+    )
+
+
+def test_the_screen_has_the_reason_its_line_and_the_figures(made: Profile) -> None:
+    stream = io.StringIO()
+    render_profile(made, Console(file=stream, width=200, highlight=False, emoji=False, markup=False))
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    assert lines[:2] == [
+        "PROFILE  kernels.cu",
+        "         against problem.py on NVIDIA H200, counters by ncu; 0.00 s",
+    ]
+    assert "  1. 82 % of the stall samples are warps at kernels.cu:11 that wait for global or local memory;" in lines[3]
+    assert lines[4] == "     11 | if (i < n) out[i] = in[j];"
+    text = "\n".join(lines)
+    assert "forward      0.1 ms of kernels in one forward pass (PyTorch's profiler, warm caches)" in text
+    assert "              91.0 %  91 us  other" in text
+    assert "copy_strided: 9.86 us with cold caches; 4.003 MiB read and 0 B written at 426 GB/s, 9.3 % of the" in text
+    assert "counters     copy_strided<<<(4096,1,1), (256,1,1)>>>, counted: SASS, by ncu" in text
+    assert "samples       85.0 %  kernels.cu:11  97 % of them wait for global or local memory" in text
+    assert "not checked  the rest" in text
+
+
+def test_the_json_follows_its_schema_and_comes_back(made: Profile) -> None:
+    text = importlib.resources.files("kernelwright").joinpath("schema/profile-1.json").read_text(encoding="utf-8")
+    schema = json.loads(text)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    value = json.loads(json.dumps(to_json(made), allow_nan=False))
+    jsonschema.Draft202012Validator(schema).validate(value)
+    assert from_json(Profile, value) == made
