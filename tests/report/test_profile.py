@@ -34,7 +34,7 @@ def made() -> Profile:
     counted = kernels(raw, source, candidate_file="kernels.cu", candidate_text=text)[1:2]
     ceilings = Ceilings("NVIDIA H200", "580", 60 << 20, {"read": Ceiling("read", "GB/s", 4600.0, None, "test")})
     traced = table(PASSES)
-    found = shares(traced, [one.kernel for one in counted])
+    found = shares(traced, {one.kernel: 1.0 for one in counted})
     return Profile(
         problem="problem.py",
         candidate="kernels.cu",

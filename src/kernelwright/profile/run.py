@@ -25,7 +25,7 @@ from kernelwright.problem.layout import outline, read_source
 from kernelwright.profile import ncu, trace
 from kernelwright.profile.reasons import reasons
 from kernelwright.profile.records import Profile
-from kernelwright.profile.roofline import points
+from kernelwright.profile.roofline import points, seconds
 from kernelwright.records import DeviceFact, Stage, StageStatus, Verdict, from_json
 from kernelwright.worker import alone
 from kernelwright.worker import tool as outside
@@ -123,7 +123,10 @@ def _on_gpu(problem: Path, candidate: Path, options: ProfileOptions, progress: C
         kernels, more = _instead(problem, candidate, options, progress)
         notes += more
     table = trace.table(traced.passes)
-    shares = trace.shares(table, [kernel.kernel for kernel in kernels])
+    times = {kernel.kernel: 0.0 for kernel in kernels}
+    for kernel in kernels:
+        times[kernel.kernel] += seconds(kernel) or 0.0
+    shares = trace.shares(table, times)
     told = traced.known.get("device", {})
     versions = {**traced.known.get("versions", {}), **({"ncu": counted.version} if counted.version else {})}
     return Profile(

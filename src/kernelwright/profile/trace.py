@@ -6,7 +6,7 @@ The rule: each figure is of one forward pass, the median of several; what differ
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from kernelwright.profile.records import TracedKernel
@@ -38,10 +38,28 @@ def forward_us(passes: Sequence[Pass]) -> float | None:
     return median(sum(time for _, time in one) for one in passes) if passes else None
 
 
-def shares(traced: Sequence[TracedKernel], names: Sequence[str]) -> dict[str, float]:
-    """Each of ``names``'s share of a forward pass; the trace and ncu spell a name with other blanks and brackets."""
+def shares(traced: Sequence[TracedKernel], times: Mapping[str, float]) -> dict[str, float]:
+    """Each counted kernel's share of a forward pass; ``times`` are by name, in any unit, 0 where nobody timed.
+
+    The trace and ncu spell lambdas and template arguments in different ways: kernels that no full name finds share what
+    is left of their template's name, by their times.
+    """
+    if not traced:
+        return {}
     plain = {_plain(one.name): one.share for one in traced}
-    return {name: plain.get(_plain(name), 0.0) for name in names} if traced else {}
+    found = {name: plain[_plain(name)] for name in times if _plain(name) in plain}
+    named = {_plain(name) for name in found}
+    for template in {_template(name) for name in times if name not in found}:
+        left = sum(share for name, share in plain.items() if name not in named and _template(name) == template)
+        group = {name: time for name, time in times.items() if name not in found and _template(name) == template}
+        whole = sum(group.values())
+        found |= {name: left * (time / whole if whole else 1 / len(group)) for name, time in group.items()}
+    return {name: found[name] for name in times}
+
+
+def _template(name: str) -> str:
+    """A kernel's plain name up to its template arguments."""
+    return _plain(name).split("<", 1)[0]
 
 
 def _plain(name: str) -> str:
