@@ -91,10 +91,20 @@ def run_case(folder: Path, *, timeout_s: float) -> list[Row]:
             good = verdict["verdict"] == "correct" and not verdict["causes"] and not again
             outcome = "clean" if good else "false alarm"
             outcome = "broken" if verdict["verdict"] == "broken" else outcome
-        rows.append(Row(case=folder.name, file=name, outcome=outcome, verdict=verdict["verdict"], cause=first["id"],
-                        expected=case["cause"] if name == "candidate.py" else "", line=first["line"],
-                        expected_line=(case["where"].get("line") or 0) if name == "candidate.py" else 0,
-                        seconds=round(seconds, 2), sentence=first["sentence"]))
+        rows.append(
+            Row(
+                case=folder.name,
+                file=name,
+                outcome=outcome,
+                verdict=verdict["verdict"],
+                cause=first["id"],
+                expected=case["cause"] if name == "candidate.py" else "",
+                line=first["line"],
+                expected_line=(case["where"].get("line") or 0) if name == "candidate.py" else 0,
+                seconds=round(seconds, 2),
+                sentence=first["sentence"],
+            )
+        )
     return rows
 
 
@@ -114,8 +124,11 @@ def main() -> int:
         for case_rows in pool.map(lambda f: run_case(f, timeout_s=arguments.timeout), folders):
             for row in case_rows:
                 rows.append(row)
-                print(f"{row.case[:34]:34} {row.file:12} {row.outcome:12} {row.verdict:9} {row.cause or '-':27} "
-                      f"{row.expected:27} {row.line:4d}/{row.expected_line:<4d} {row.seconds:6.1f} s", flush=True)
+                print(
+                    f"{row.case[:34]:34} {row.file:12} {row.outcome:12} {row.verdict:9} {row.cause or '-':27} "
+                    f"{row.expected:27} {row.line:4d}/{row.expected_line:<4d} {row.seconds:6.1f} s",
+                    flush=True,
+                )
     for file in ("candidate.py", "fixed.py"):
         counts: dict[str, int] = {}
         for row in rows:

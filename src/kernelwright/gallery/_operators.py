@@ -65,22 +65,22 @@ _FUNCTIONS: dict[str, tuple[Callable[..., torch.Tensor], Callable[..., torch.Ten
 _OPERATORS = {name: _operator(name, run, fake) for name, (run, fake) in _FUNCTIONS.items()}
 
 
-def _call(name: str, *given: Any) -> torch.Tensor:
-    function = _OPERATORS[name] if torch.compiler.is_compiling() else _FUNCTIONS[name][0]
-    result: torch.Tensor = function(*given)
-    return result
-
-
 def matvec(A: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """See :func:`kernelwright.gallery.matvec`."""
-    return _call("matvec", A, x)
+    if torch.compiler.is_compiling():
+        made: torch.Tensor = _OPERATORS["matvec"](A, x)
+        return made
+    return _matvec.matvec(A, x)
 
 
 def softmax(
     z: torch.Tensor, bias: torch.Tensor | None, mask: torch.Tensor | None, scale: float, activation: str | None
 ) -> torch.Tensor:
     """See :func:`kernelwright.gallery.softmax`."""
-    return _call("softmax", z, bias, mask, scale, activation)
+    if torch.compiler.is_compiling():
+        made: torch.Tensor = _OPERATORS["softmax"](z, bias, mask, scale, activation)
+        return made
+    return _softmax.softmax(z, bias=bias, mask=mask, scale=scale, activation=activation)
 
 
 def linear(
@@ -92,9 +92,15 @@ def linear(
     residual: torch.Tensor | None,
 ) -> torch.Tensor:
     """See :func:`kernelwright.gallery.linear`."""
-    return _call("linear", x, weight, bias, activation, scale, residual)
+    if torch.compiler.is_compiling():
+        made: torch.Tensor = _OPERATORS["linear"](x, weight, bias, activation, scale, residual)
+        return made
+    return _linear.linear(x, weight, bias, activation=activation, scale=scale, residual=residual)
 
 
 def linear_gelu_softmax(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """See :func:`kernelwright.gallery.linear_gelu_softmax`."""
-    return _call("linear_gelu_softmax", x, weight, bias)
+    if torch.compiler.is_compiling():
+        made: torch.Tensor = _OPERATORS["linear_gelu_softmax"](x, weight, bias)
+        return made
+    return _linear_gelu_softmax.linear_gelu_softmax(x, weight, bias)
