@@ -214,7 +214,8 @@ def _sanitized(
 ) -> Sanitized:
     """What sanitizers add, and after a crash a replay on the emulated device: a check of its own, without the rest."""
     if plan.device != "cuda":
-        note = f"sanitizers (the {plan.device} device has none; the emulated one checks every access itself)"
+        itself = "; the emulated device checks every access itself" if plan.device == "emulated" else ""
+        note = f"sanitizers (they need a GPU{itself})"
         return Sanitized(notes=(note,) if options.sanitize else ())
     built = seen.stopped_in not in (Stage.LOAD, Stage.BUILD)
     alone = Alone(
@@ -243,6 +244,7 @@ def _sanitized(
         crashed=crashed(seen.exception, seen.exit),
         hung=seen.stopped_in is Stage.RUN and seen.exit is not None and seen.exit.timed_out,
         timeout_s=options.timeout_s,
+        wrong=bool(seen.trials) and not _all_passed(seen),
     )
     return sanitize(question, replay, progress)
 

@@ -150,6 +150,22 @@ def test_a_hang_is_replayed_and_no_tool_is_run(monkeypatch: pytest.MonkeyPatch) 
     assert [cause.id for cause in made.causes] == ["sync.deadlock"]
 
 
+def test_a_wrong_result_that_no_tool_explains_is_replayed_where_tools_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = {"tensors": [{"name": "x", "address": 1, "bytes": 4096, "dtype": "float32", "shape": [1024]}]}
+    with_runs(monkeypatch, Run("memcheck", Log((), True), known=known))
+    tolerated = replace(CAUSE, id="sync.divergent-barrier", stage=Stage.JUDGE)
+    replays = Replays(verdict(causes=(tolerated,), word=VerdictWord.WRONG))
+    made = sanitize(question(crashed=False, asked=True, wrong=True), replays, lambda step: None)
+    assert [(cause.id, cause.evidence) for cause in made.causes] == [
+        ("sync.divergent-barrier", ("seen on the emulated device at the same size",))
+    ]
+    with_runs(monkeypatch, Run("memcheck", Log((REPORT,), True), known=known))
+    explained = sanitize(question(crashed=False, asked=True, wrong=True), Replays(), lambda step: None)
+    assert [finding.cause for finding in explained.findings] == ["memory.out-of-bounds"]
+
+
 def test_a_problem_without_constants_is_replayed_as_it_is(ran: list[tuple[str, ...]]) -> None:
     replays = Replays(verdict(FINDING, causes=(CAUSE,)))
     made = sanitize(question(constants={}), replays, lambda step: None)

@@ -1,8 +1,9 @@
 """The sanitize stage of a check on a GPU: which tools run, when the emulated device replays, and what is told.
 
 Why: asked for, all four tools look; after a crash memcheck looks by itself, and the same launch runs on the emulated
-device, at its own size where that is small and else at a smaller one, so that the cause is named either way. The rule:
-what was seen at another size than the failure's counts as likely only, unless a sanitizer saw the same line on the GPU.
+device, at its own size where that is small and else at a smaller one, so that the cause is named either way; so does a
+wrong result that none of the tools that were asked for explains. The rule: what was seen at another size than the
+failure's counts as likely only, unless a sanitizer saw the same line on the GPU.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ REPLAY_SECONDS = 60.0
 ALL_REPLAYS_SECONDS = 150.0
 TOOL_SECONDS = 300.0
 _OF_KERNELS = frozenset({"interface", "memory", "sync", "warp"})
-"""Families of causes that make a GPU stop a kernel: at another size a candidate may well fail by itself in Python."""
+"""Families of causes that a device sees: at another size a candidate may well fail by itself in Python."""
 
 Replay = Callable[[Mapping[str, str], float], Verdict]
 """A check on the emulated device with these ``--set`` values, ended after so many seconds."""
@@ -68,6 +69,8 @@ class Question:
     crashed: bool
     hung: bool
     timeout_s: float
+    wrong: bool = False
+    """Its output was not the reference's."""
 
 
 def crashed(exception: ExceptionFact | None, exit: ProcessExit | None) -> bool:
@@ -90,7 +93,9 @@ def sanitize(question: Question, replay: Replay, progress: Callable[[str], None]
     seen, observations, told = _named(runs, question)
     notes += told
     replayed = Sanitized()
-    if question.crashed or question.hung:
+    # A wrong result that no tool explains: what the device tolerates, the emulated one may object to.
+    unexplained = question.asked and question.wrong and not seen
+    if question.crashed or question.hung or unexplained:
         replayed = _replayed(question, runs, seen, replay, progress)
     return Sanitized(
         findings=named.merged(replayed.findings, seen, question.alone.candidate),
@@ -185,7 +190,7 @@ def _told(
             evidence=(*cause.evidence, f"seen {where}"),
         )
         for cause in verdict.causes
-        if verdict.findings and cause.id.partition(".")[0] in _OF_KERNELS
+        if (same_size or verdict.findings) and cause.id.partition(".")[0] in _OF_KERNELS
     ]
     return Sanitized(findings=sure, causes=tuple(rest))
 
