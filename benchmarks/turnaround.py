@@ -5,7 +5,8 @@ Each check is of a kernel that was just edited (a constant in it is another one)
     python benchmarks/turnaround.py [--only first,cold,warm,wrong] [--examples matrix_vector,linear_gelu_softmax]
 
 ``first`` is the first check on a machine (headers are precompiled, ceilings measured), ``cold`` a
-``kernelwright check`` in a fresh process, ``wrong`` a candidate that must not pass.
+``kernelwright check`` in a fresh process, ``warm`` what ``kernelwright watch`` does after a save, ``wrong`` a candidate
+that must not pass.
 """
 
 from __future__ import annotations
@@ -57,6 +58,32 @@ def checked(example: str, candidate: Path, *, shown: bool, device: str) -> tuple
     return time.perf_counter() - began, json.loads(text) if text.strip() else {"verdict": f"exit {process.returncode}"}
 
 
+def rechecked(example: str, folder: Path, factors: list[float], *, device: str) -> list[tuple[float, dict[str, Any]]]:
+    """Checks after each of several edits in one session; the first, which warms it, is left out."""
+    from kernelwright.check import CheckOptions
+    from kernelwright.records import to_json
+    from kernelwright.watch import Session
+
+    os.environ["KERNELWRIGHT_DEBUG"] = "2"
+    problem = ROOT / "examples" / example / "problem.py"
+    options = CheckOptions(device=device, trials=TRIALS, samples=SAMPLES)
+    rows = []
+    with Session(problem, edited(example, folder, factors[0]), options=options) as session:
+        session.check()
+        for factor in factors[1:]:
+            # An engineer thinks for longer than this.
+            session.idle(6.0)
+            edited(example, folder, factor)
+            began = time.perf_counter()
+
+            def progress(words: str, began: float = began) -> None:
+                print(f"    {time.perf_counter() - began:6.2f}  {words}", flush=True)
+
+            verdict = to_json(session.check(progress))
+            rows.append((time.perf_counter() - began, verdict))
+    return rows
+
+
 def told(kind: str, example: str, seconds: float, verdict: dict[str, Any]) -> str:
     """One line about one check."""
     timing = verdict.get("timing") or {}
@@ -78,17 +105,22 @@ def main() -> None:
     options = parser.parse_args()
     missed = []
     with tempfile.TemporaryDirectory() as work:
-        factor = 1.0
+        steps = 0
         for kind in options.only.split(","):
             for number, example in enumerate(options.examples.split(",")):
                 if kind == "first" and number:
                     continue
-                factor = 1.25 if kind == "wrong" else 1 + (round((factor % 1) * 2**23) + 1) / 2**23
-                candidate = edited(example, Path(work), factor)
-                seconds, verdict = checked(example, candidate, shown=True, device=options.device)
-                print(told(kind, example, seconds, verdict), flush=True)
-                if verdict["verdict"] != ("wrong" if kind == "wrong" else "correct"):
-                    missed.append((kind, example, verdict["verdict"]))
+                steps += 1
+                near = [1 + (10 * steps + n) / 2**23 for n in range(3)]
+                if kind == "warm":
+                    rows = rechecked(example, Path(work), near, device=options.device)
+                else:
+                    candidate = edited(example, Path(work), 1.25 if kind == "wrong" else near[0])
+                    rows = [checked(example, candidate, shown=True, device=options.device)]
+                for seconds, verdict in rows:
+                    print(told(kind, example, seconds, verdict), flush=True)
+                    if verdict["verdict"] != ("wrong" if kind == "wrong" else "correct"):
+                        missed.append((kind, example, verdict["verdict"]))
     if missed:
         raise SystemExit(f"wrong words: {missed}")
 

@@ -7,6 +7,7 @@ said so in the verdict.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -23,7 +24,6 @@ from kernelwright.explain import advice, explain
 from kernelwright.explain.refused import REFUSED
 from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.stage import measure
-from kernelwright.measure.stage import start as start_measuring
 from kernelwright.prebuild import Prebuild
 from kernelwright.problem.layout import Outline, outline, read_source
 from kernelwright.records import (
@@ -37,10 +37,10 @@ from kernelwright.records import (
     VerdictWord,
 )
 from kernelwright.sanitize import Question, Sanitized, crashed, sanitize
+from kernelwright.warm import Warm
 from kernelwright.worker import limits
 from kernelwright.worker.alone import Alone
 from kernelwright.worker.road import CandidateStopped, Plan, Road, Seen, trial_seed
-from kernelwright.worker.supervisor import Supervisor
 
 CONFIRM_SECONDS = 15.0
 """How long to wait for the real torch headers where the verdict is not "correct" anyway: a splice takes 9 s."""
@@ -87,11 +87,19 @@ class CheckOptions:
     """Run compute-sanitizer's tools over the candidate; only on a GPU, where a crash runs memcheck by itself."""
 
 
-def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Callable[[str], None]) -> Verdict:
+def check(
+    problem: Path,
+    candidate: Path,
+    *,
+    options: CheckOptions,
+    progress: Callable[[str], None],
+    warm: Warm | None = None,
+) -> Verdict:
     """Check ``candidate`` against ``problem`` and say what was found.
 
     ``progress`` is told what happens, a few words each. Raises ``MissingFile`` or ``UsageError`` for what cannot be
     asked, ``ProblemError`` where the problem itself does not run, ``MachineError`` and ``InternalError``.
+    ``warm`` lends processes that outlive this check, and starts those that the next one will want.
     """
     started = time.monotonic()
     outlined = outline(problem, options.sets)
@@ -102,13 +110,16 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
     emulated = plan.device == "emulated"
     ahead = Prebuild(candidate, text, device=plan.device, presents_as=plan.presents_as)
     with ahead, Confirmation(enabled=options.confirm and emulated) as confirmation:
-        with Supervisor() as supervisor:
-            road = Road(supervisor, plan, progress)
+        with Warm() if warm is None else contextlib.nullcontext(warm) as lent:
+            supervisor = lent.supervisor
+            oracle, own = lent.oracle(plan, outlined.text), lent.candidate(plan)
+            road = Road(supervisor, plan, progress, oracle=oracle, candidate=own)
             road.on_confirm = confirmation.add
             if settings.debug() >= settings.DEBUG_TIMINGS:
                 road.on_step = lambda step, began: progress(_step(step, time.monotonic() - began, started))
             timed = plan.device == "cuda" and options.timing
-            timer = start_measuring(supervisor, _timing_plan(plan, outlined.text, options)) if timed else None
+            timing_plan = _timing_plan(plan, outlined.text, options) if timed else None
+            timer = lent.timer(timing_plan) if timing_plan is not None else None
             try:
                 road.load()
                 road.construct()
@@ -127,6 +138,8 @@ def check(problem: Path, candidate: Path, *, options: CheckOptions, progress: Ca
             if settings.debug() >= settings.DEBUG_TIMINGS and measured.timing is not None:
                 steps = ", ".join(f"{step} {seconds:.2f} s" for step, seconds in measured.timing.steps.items())
                 progress(_step(f"timer: {steps}; all of it", measured.timing.seconds, started))
+            if warm is not None:
+                warm.get_ready(plan, timing_plan)
         seen = road.seen
         if seen.confirm_requests:
             progress("confirming the build")

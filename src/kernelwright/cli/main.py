@@ -26,6 +26,7 @@ from kernelwright.cli.profile import profile
 from kernelwright.cli.run import run
 from kernelwright.cli.specs import specs
 from kernelwright.cli.talk import say_error
+from kernelwright.cli.watch import watch
 from kernelwright.errors import EXIT_FAULT, EXIT_USAGE, EXIT_YES, KernelwrightError
 from kernelwright.eviction import evict_sometimes
 
@@ -49,7 +50,7 @@ def cli(context: click.Context) -> None:
         context.exit(EXIT_USAGE)
 
 
-for _command in (check, run, profile, history, show, compare, export, gallery, specs, doctor, demo):
+for _command in (check, watch, run, profile, history, show, compare, export, gallery, specs, doctor, demo):
     cli.add_command(_command)
 
 

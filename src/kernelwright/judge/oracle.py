@@ -154,6 +154,13 @@ class Oracle:
                 raise NotRows(f"rows {start}-{stop - 1} of the cut reference differ from those of the whole one")
             yield Piece(start, stop, outputs)
 
+    @property
+    def held(self) -> list[torch.Tensor]:
+        """The tensors that it keeps."""
+        kept = [*(self._whole or []), *self._scratch_of.values()]
+        map_tensors(list(self._wide.values()), kept.append)
+        return kept
+
     def give_up_chunks(self, why: str) -> None:
         """Let the reference stand in after ``NotRows``."""
         self._fall_back(why)

@@ -13,6 +13,9 @@ import torch
 SHARE = 1 / 3
 """Of the device's memory: inputs of 8.6 GB with their float64 copy fit into a third of an H200's."""
 
+KEPT_BYTES = 2 << 30
+"""What a warm oracle may keep of trials for the next check."""
+
 
 def open(place: str) -> None:
     """Make the context, with the limit set, and the reference's products in full precision."""

@@ -24,7 +24,7 @@ MOVE_BYTES = 512 << 20
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _MADV_DONTNEED, _MADV_HUGEPAGE = 4, 14
-_F_ADD_SEALS, _F_SEAL_SHRINK, _F_SEAL_GROW = 1033, 2, 4
+_F_ADD_SEALS, _F_SEAL_SHRINK, _F_SEAL_GROW, _F_SEAL_WRITE = 1033, 2, 4, 8
 
 
 class TensorError(Exception):
@@ -100,7 +100,8 @@ def share(tensor: torch.Tensor, *, consume: bool = False) -> tuple[int, TensorSp
         os.ftruncate(fd, max(spec.bytes, 1))
         if spec.bytes:
             _write(fd, tensor.data_ptr(), spec.bytes, consume=consume and spec.bytes >= MOVE_BYTES)
-        fcntl.fcntl(fd, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_GROW)
+        # Nobody who gets the descriptor can write to it, or the owner's own view would change with it.
+        fcntl.fcntl(fd, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_WRITE)
     except BaseException:
         os.close(fd)
         raise

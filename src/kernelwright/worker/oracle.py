@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,6 +51,39 @@ def main(channel: Channel, config: dict[str, Any]) -> None:
             channel.send({"reply": request["op"], kind: to_json(fact), "during": session.doing})
 
 
+@dataclass
+class _Known:
+    """One trial: what the candidate's process is told of it, and what it is judged by."""
+
+    key: tuple[int, str]
+    body: dict[str, Any]
+    """The reply to ``trial``."""
+    fds: list[int]
+    mutated: list[int] = field(default_factory=list)
+    given: Inputs | None = None
+    reference: Reference | None = None
+    oracle: Oracle | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What keeping it takes: inputs, outputs and their float64 twins, memory files."""
+        tensors: list[torch.Tensor] = []
+        if self.given is not None:
+            pack(self.given.values, tensors)
+        if self.reference is not None:
+            tensors += self.reference.leaves
+        if self.oracle is not None:
+            tensors += self.oracle.held
+        return sum(t.numel() * t.element_size() for t in tensors) + sum(os.fstat(fd).st_size for fd in self.fds)
+
+    def close(self) -> None:
+        """Give everything back."""
+        close_all(self.fds)
+        if self.given is not None:
+            self.given.close()
+        self.fds, self.given, self.reference, self.oracle = [], None, None, None
+
+
 class _Session:
     def __init__(self, channel: Channel, config: dict[str, Any]) -> None:
         self.channel = channel
@@ -61,6 +94,14 @@ class _Session:
         self.foreign = False
         """Whether the problem's code is what runs just now."""
         self.problem: Problem | None = None
+        self.loaded: tuple[dict[str, Any], list[int]] | None = None
+        """The reply to ``load``, with the constructor arguments' memory files."""
+        self.buffers: dict[str, torch.Tensor] = {}
+        """The reference's buffers as constructed; a forward pass may change them."""
+        self.known: _Known | None = None
+        """The trial at hand."""
+        self.kept: dict[tuple[int, str], _Known] = {}
+        """Trials of earlier checks, with all that the candidate has no part in: by seed and where inputs are drawn."""
         self.model: Any = None
         self.model64: Any = None
         self.no_double = ""
@@ -91,20 +132,20 @@ class _Session:
         self._reply("open", {}, [])
 
     def on_load(self, request: dict[str, Any], fds: list[int]) -> None:
-        """Run the problem file and construct the reference; reply with constructor arguments and its parameters."""
-        with self._problem_code("the problem file"):
-            self.problem = load(Path(self.file), self.config["sets"])
-        with self._problem_code("get_init_inputs()"):
-            seed_all(self.seed)
-            arguments = self.problem.get_init_inputs()
-            packed, fds_out, specs = self._shared(list(arguments))
-        with self._problem_code("Model(...)"):
-            seed_all(self.seed)
-            self.model = self.problem.model(*arguments)
-            if not callable(self.model):
-                raise TypeError(f"Model is a {type(self.model).__name__} that cannot be called")
-        self._here(lambda: self._place_model())
-        self._reply("load", {"init": packed, "tensors": specs, "parameters": table(self.model)}, fds_out)
+        """Run the problem file and construct the reference; reply with constructor arguments and its parameters.
+
+        Asked again, for another candidate, the same is replied, and the reference is as it was constructed.
+        """
+        if self.loaded is None:
+            self.loaded = self._load()
+        else:
+            self._forget()
+            for name, buffer in self.buffers.items():
+                self.model.get_buffer(name).copy_(buffer)
+            if self.buffers:
+                self.model64 = None
+        body, held = self.loaded
+        self._reply("load", body, [os.dup(fd) for fd in held])
 
     def on_weights(self, request: dict[str, Any], fds: list[int]) -> None:
         """Reply with the reference's state by name."""
@@ -115,38 +156,27 @@ class _Session:
         """Make one trial's inputs, as a recipe or in memory files, and drop everything of the trial before."""
         self._forget()
         self.trial_seed = int(request["seed"])
-        recipe = self._recipe(str(request["draw"])) if request["draw"] else None
-        if recipe is not None:
-            self.given = Drawn(recipe, None if recipe.device == self.place else put_on(self.place))
-            body = {"recipe": asdict(recipe), "sums": self.given.sums(), "how": self.given.how}
-            self._reply("trial", body, [])
-            return
-        assert self.problem is not None
-        with self._problem_code("get_inputs()"):
-            seed_all(self.trial_seed)
-            values = self.problem.get_inputs()
-            if not isinstance(values, (list, tuple)):
-                raise TypeError(f"get_inputs() returned a {type(values).__name__}, not a list")
-            values = list(values)
-        with self._problem_code("the inputs"):
-            packed, fds_out, specs = self._shared(values, consume=True)
-        del values
-        mapped = [
-            memory.attach(os.dup(fd), spec) for fd, spec in zip(fds_out, map(memory.read_spec, specs), strict=True)
-        ]
-        self._here(lambda: self._take(packed, mapped))
-        self._reply("trial", {"inputs": packed, "tensors": specs, "how": Handed.how}, fds_out)
+        key = (self.trial_seed, str(request["draw"]))
+        if key not in self.kept:
+            self.known = self._made(key)
+        else:
+            known = self.known = self.kept.pop(key)
+            self.given, self.reference, self.oracle = known.given, known.reference, known.oracle
+        self._reply("trial", self.known.body, [os.dup(fd) for fd in self.known.fds])
 
     def on_reference(self, request: dict[str, Any], fds: list[int]) -> None:
         """Run the reference; reply with what it changed, and whether it draws random numbers."""
-        mutated = self._here(self._refer)
+        assert self.known is not None
+        if self.reference is None:
+            self.known.mutated = self._here(self._refer)
         assert self.reference is not None
-        self._reply("reference", {"mutated": mutated, "random": self.reference.random}, [])
+        self._reply("reference", {"mutated": self.known.mutated, "random": self.reference.random}, [])
 
     def on_oracle(self, request: dict[str, Any], fds: list[int]) -> None:
         """Make the oracle of what the reference computed; reply with how."""
         self.doing = "the oracle"
-        self._here(self._make_oracle)
+        if self.oracle is None:
+            self._here(self._make_oracle)
         assert self.oracle is not None
         self._reply("oracle", {"oracle": self.oracle.how, "notes": self.notes}, [])
         self.notes = []
@@ -194,6 +224,45 @@ class _Session:
         self._reply("rest", {}, [])
 
     # ---- parts -----------------------------------------------------------------------------------------------------
+    def _load(self) -> tuple[dict[str, Any], list[int]]:
+        with self._problem_code("the problem file"):
+            self.problem = load(Path(self.file), self.config["sets"])
+        with self._problem_code("get_init_inputs()"):
+            seed_all(self.seed)
+            arguments = self.problem.get_init_inputs()
+            packed, held, specs = self._shared(list(arguments))
+        with self._problem_code("Model(...)"):
+            seed_all(self.seed)
+            self.model = self.problem.model(*arguments)
+            if not callable(self.model):
+                raise TypeError(f"Model is a {type(self.model).__name__} that cannot be called")
+        self._here(lambda: self._place_model())
+        if isinstance(self.model, torch.nn.Module):
+            self.buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
+        return {"init": packed, "tensors": specs, "parameters": table(self.model)}, held
+
+    def _made(self, key: tuple[int, str]) -> _Known:
+        """A trial's inputs, as a recipe or in memory files."""
+        recipe = self._recipe(key[1]) if key[1] else None
+        if recipe is not None:
+            self.given = Drawn(recipe, None if recipe.device == self.place else put_on(self.place))
+            return _Known(key, {"recipe": asdict(recipe), "sums": self.given.sums(), "how": self.given.how}, [])
+        assert self.problem is not None
+        with self._problem_code("get_inputs()"):
+            seed_all(self.trial_seed)
+            values = self.problem.get_inputs()
+            if not isinstance(values, (list, tuple)):
+                raise TypeError(f"get_inputs() returned a {type(values).__name__}, not a list")
+            values = list(values)
+        with self._problem_code("the inputs"):
+            packed, fds_out, specs = self._shared(values, consume=True)
+        del values
+        mapped = [
+            memory.attach(os.dup(fd), spec) for fd, spec in zip(fds_out, map(memory.read_spec, specs), strict=True)
+        ]
+        self._here(lambda: self._take(packed, mapped))
+        return _Known(key, {"inputs": packed, "tensors": specs, "how": Handed.how}, fds_out)
+
     def _recipe(self, device: str) -> Recipe | None:
         """How to draw this trial's inputs on ``device``; None where that is not known, from then on."""
         assert self.problem is not None
@@ -281,6 +350,9 @@ class _Session:
         """Take model and inputs back to the CPU, and make reference and oracle of a trial anew there."""
         self.place = "cpu"
         self.model64, self.yardsticks_taken = None, False
+        for known in self.kept.values():
+            known.close()
+        self.kept.clear()
         if isinstance(self.model, torch.nn.Module):
             self.model = self.model.to("cpu")
         referred, judging = self.reference is not None, self.oracle is not None
@@ -295,13 +367,27 @@ class _Session:
             self._make_oracle()
 
     def _forget(self) -> None:
-        self.reference = None
-        self.oracle = None
-        if self.given is not None:
-            self.given.close()
+        """Let go of the trial at hand; what the next check will ask again is kept where there is room."""
+        known: _Known | None = self.known
+        given: Inputs | None = self.given
+        if known is not None and self.oracle is not None:
+            known.given, known.reference, known.oracle = given, self.reference, self.oracle
+        self.known = None
         self.given = None
+        self.reference = self.oracle = None
+        if known is not None and known.oracle is not None and self._room() >= known.bytes:
+            self.kept[known.key] = known
+        elif known is not None:
+            known.close()
+        elif given is not None:
+            given.close()
         if self.place != "cpu":
             gpu.release()
+
+    def _room(self) -> int:
+        """Bytes that may still be kept."""
+        whole: int = gpu.KEPT_BYTES if self.place != "cpu" else self.config["budget_bytes"] // 2
+        return whole - sum(known.bytes for known in self.kept.values())
 
     def _shared(self, value: Any, *, consume: bool = False) -> tuple[Any, list[int], list[dict[str, Any]]]:
         """``value`` packed, its tensors in memory files; with ``consume`` large ones nobody else has are moved."""

@@ -142,7 +142,15 @@ class Plan:
 class Road:
     """One check's way through the stages, in order; each method is one stretch of it."""
 
-    def __init__(self, supervisor: Supervisor, plan: Plan, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        plan: Plan,
+        progress: Callable[[str], None],
+        *,
+        oracle: Worker | None = None,
+        candidate: Worker | None = None,
+    ) -> None:
         self.supervisor, self.plan, self.progress = supervisor, plan, progress
         self.seen = Seen()
         self.on_confirm: Callable[[dict[str, Any]], None] = lambda request: None
@@ -153,25 +161,9 @@ class Road:
         self._draw = _where_drawn(plan)
         self._held: list[int] = []
         """Memory files on their way from one process to the other."""
-        problem = {
-            "problem": str(plan.problem),
-            "sets": plan.sets,
-            "seed": plan.seed,
-            "atol": plan.atol,
-            "rtol": plan.rtol,
-            "budget_bytes": limits.default_memory_bytes() // 4,
-            "place": "cuda:0" if plan.device == "cuda" else "cpu",
-        }
-        candidate = {
-            "device": plan.device,
-            "presents_as": plan.presents_as,
-            "memory_bytes": plan.memory_bytes,
-            "counted": plan.counted,
-        }
-        self.oracle = supervisor.start("oracle", problem, file=str(plan.problem))
-        self.candidate = supervisor.start("candidate", candidate, file=str(plan.candidate))
-        self.oracle.memory_bytes = limits.available_bytes() * 9 // 10 + START_BYTES
-        self.candidate.memory_bytes = plan.memory_bytes + START_BYTES
+        self.oracle = oracle or start_oracle(supervisor, plan)
+        self.candidate = candidate or start_candidate(supervisor, plan)
+        self.candidate.file = str(plan.candidate)
         self.candidate.on_event = self._on_event
 
     # ---- stretches -------------------------------------------------------------------------------------------------
@@ -179,6 +171,8 @@ class Road:
         """Both files run; extensions are built on the way."""
         self.supervisor.post(self.oracle, {"op": "open"})
         self.supervisor.post(self.oracle, {"op": "load"})
+        while self.candidate.outstanding:
+            self._ask_candidate("ready", Stage.LOAD, timeout_s=OPEN_SECONDS)
         self.supervisor.post(
             self.candidate, {"op": "open", "candidate": str(self.plan.candidate), "text": self.plan.text}
         )
@@ -432,6 +426,39 @@ class Road:
 
     def _age(self) -> float:
         return time.monotonic() - self._started
+
+
+def start_oracle(supervisor: Supervisor, plan: Plan) -> Worker:
+    """A process for the problem."""
+    config = {**oracle_config(plan), "budget_bytes": limits.default_memory_bytes() // 4}
+    worker = supervisor.start("oracle", config, file=str(plan.problem))
+    worker.memory_bytes = limits.available_bytes() * 9 // 10 + START_BYTES
+    return worker
+
+
+def start_candidate(supervisor: Supervisor, plan: Plan) -> Worker:
+    """A process for one candidate; which one, it hears when it is opened."""
+    config = {**candidate_config(plan), "memory_bytes": plan.memory_bytes}
+    worker = supervisor.start("candidate", config, file=str(plan.candidate))
+    worker.memory_bytes = plan.memory_bytes + START_BYTES
+    return worker
+
+
+def oracle_config(plan: Plan) -> dict[str, Any]:
+    """What an oracle's process is made for."""
+    return {
+        "problem": str(plan.problem),
+        "sets": plan.sets,
+        "seed": plan.seed,
+        "atol": plan.atol,
+        "rtol": plan.rtol,
+        "place": "cuda:0" if plan.device == "cuda" else "cpu",
+    }
+
+
+def candidate_config(plan: Plan) -> dict[str, Any]:
+    """What a candidate's process is made for, whatever the candidate."""
+    return {"device": plan.device, "presents_as": plan.presents_as, "counted": plan.counted}
 
 
 def _where_drawn(plan: Plan) -> str:

@@ -60,6 +60,8 @@ class Worker:
         self.during = ""
         """What it is doing, as it last said."""
         self.replies: deque[Message] = deque()
+        self.outstanding = 0
+        """Requests whose replies nobody has taken yet."""
         self.on_event: Callable[[dict[str, Any]], None] = lambda event: None
         """Called with each message that is no reply: builds, launches, findings."""
         self.memory_bytes: int | None = None
@@ -181,6 +183,7 @@ class Supervisor:
     # ---- talking ---------------------------------------------------------------------------------------------------
     def post(self, worker: Worker, message: dict[str, Any], fds: list[int] | tuple[int, ...] = ()) -> None:
         """Send a request without waiting. A worker that is gone tells so when its reply is asked for."""
+        worker.outstanding += 1
         with contextlib.suppress(Closed):
             worker.channel.send(message, list(fds))
 
@@ -214,6 +217,7 @@ class Supervisor:
                 self.stop(worker)
                 raise WorkerEnded(worker.role, worker.exit_fact())
             self._pump(0.5 if deadline is None else max(0.0, min(0.5, deadline - time.monotonic())))
+        worker.outstanding -= 1
         return worker.replies.popleft()
 
     def poll(self, seconds: float) -> None:
@@ -266,6 +270,19 @@ class Supervisor:
         for pid in (*reversed(limits.descendants(worker.pid)), worker.pid):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+
+    def drop(self, worker: Worker) -> None:
+        """Forget a worker that ended, with its descriptors."""
+        ends = (worker.channel, worker.stdout, worker.stderr, worker.trace)
+        # By identity: the number of an end that was closed may be another worker's by now.
+        for key in [key for key in self._selector.get_map().values() if any(key.fileobj is end for end in ends)]:
+            self._selector.unregister(key.fileobj)
+        for end in ends:
+            end.close()
+        for _, fds in worker.replies:
+            close_all(fds)
+        worker.replies.clear()
+        self.workers.remove(worker)
 
     def close(self) -> None:
         """End all processes and close all descriptors. Safe to call twice."""
