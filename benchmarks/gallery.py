@@ -342,27 +342,30 @@ def run_linear() -> None:
     summary("linear+gelu+softmax, end to end", ends)
 
 
+def tune(name: str) -> None:
+    """All plans of one kernel at the shipped shapes."""
+    _tune.tune(_tune.shipped_benches([name]), tell=lambda words: print(words, flush=True))
+
+
 def main() -> None:
     print(torch.cuda.get_device_name(), "torch", torch.__version__, "driver", _tables.driver(), flush=True)
     build()
     names = arguments.only.split(",")
-    if arguments.tune:
-        started = time.time()
-        _tune.tune(_tune.shipped_benches(names), tell=lambda words: print(words, flush=True))
     sections = {
         "matvec": (run_wide_matvec, run_matvec),
         "softmax": (run_softmax,),
         "linear": (run_errors, run_linear),
     }
+    steps = [step for name in names for step in (*((partial(tune, name),) if arguments.tune else ()), *sections[name])]
     with torch.no_grad():
-        for section in [section for name in names for section in sections[name]]:
-            started = time.time()
+        for step in steps:
+            started, title = time.time(), getattr(step, "__name__", "tune")
             try:
-                section()
+                step()
             except Exception as error:  # the other sections' figures are worth having
-                print(f"{section.__name__} FAILED: {type(error).__name__}: {error}", flush=True)
+                print(f"{title} FAILED: {type(error).__name__}: {error}", flush=True)
             torch.cuda.empty_cache()
-            print(f"{section.__name__}: {time.time() - started:.0f} s", flush=True)
+            print(f"{title}: {time.time() - started:.0f} s", flush=True)
             if arguments.json:
                 arguments.json.write_text(json.dumps(RECORDS))
 
