@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -94,22 +93,39 @@ def words(comparisons: int) -> dict[str, Any]:
 
 
 def processes(count: int) -> list[dict[str, Any]]:
-    """The same sum timed in separate processes."""
+    """The same sum timed in separate processes, each with a context of its own.
+
+    They are forked from here once PyTorch is imported, as a check forks its timing process.
+    """
+    import torch  # noqa: F401
+
     rows = []
     for _ in range(count):
-        answer = subprocess.run([sys.executable, __file__, "--once"], capture_output=True, text=True, check=False)
-        if answer.returncode != 0:
-            print(answer.stderr[-2000:])
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read)
+            status = 1
+            try:
+                with os.fdopen(write, "w") as out:
+                    out.write(json.dumps(once()))
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(write)
+        with os.fdopen(read) as answer:
+            text = answer.read()
+        if os.waitpid(child, 0)[1] != 0:
             raise SystemExit(1)
-        rows.append(json.loads(answer.stdout.splitlines()[-1]))
+        rows.append(json.loads(text))
     medians = [row["median"] for row in rows]
     spread = (max(medians) - min(medians)) / statistics.median(medians)
     print(f"{count} processes: medians {min(medians):.4f} to {max(medians):.4f} ms, {100 * spread:.2f} % apart")
     return rows
 
 
-def once() -> None:
-    """Time one sum of a fixed length in this process and print its median as JSON."""
+def once() -> dict[str, Any]:
+    """Time one sum of a fixed length in this process; its median and interval."""
     import torch
 
     from kernelwright.measure.clock import Clock
@@ -117,7 +133,8 @@ def once() -> None:
     clock = Clock()
     data = torch.rand(1_050_000_000, device="cuda", dtype=torch.float64)
     made = contest(clock, {CANDIDATE: 1.0}, data, seed=0, most=100)
-    print(json.dumps(to_json(statistics.interval([sample.device_ms for sample in made.samples]))))
+    told: dict[str, Any] = to_json(statistics.interval([sample.device_ms for sample in made.samples]))
+    return told
 
 
 def ceilings() -> dict[str, Any]:
@@ -141,11 +158,7 @@ def main() -> None:
     parser.add_argument("--comparisons", type=int, default=50)
     parser.add_argument("--processes", type=int, default=10)
     parser.add_argument("--only", default="ceilings,processes,words")
-    parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.once:
-        once()
-        return
     parts = {
         "ceilings": ceilings,
         "processes": lambda: processes(options.processes),
