@@ -46,8 +46,8 @@ def rows_for(source: dict[str, Any], device: str) -> dict[str, list[dict[str, An
             elif device == "H100":
                 made.append({"at": row["at"], "recipe": recipe})
             else:
-                kept = {name: us[name] for name in dict.fromkeys((recipe, "rule", "torch")) if name in us}
-                made.append({"at": row["at"], "recipe": recipe, "us": kept})
+                kept = {name: us[name] for name in dict.fromkeys((recipe, row["rule"], "torch")) if name in us}
+                made.append({"at": row["at"], "recipe": recipe, "rule": row["rule"], "us": kept})
         kernels[kernel] = made
     return kernels
 

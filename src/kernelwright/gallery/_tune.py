@@ -55,6 +55,8 @@ class Bench:
     """How far a result is from float64."""
     bound: float
     """The largest error that passes."""
+    rule: str
+    """The name of the plan that the rule would choose."""
 
 
 def matvec_bench(M: int, K: int, *, dtype: torch.dtype = torch.float32, transposed: bool = False) -> Bench:
@@ -66,7 +68,7 @@ def matvec_bench(M: int, K: int, *, dtype: torch.dtype = torch.float32, transpos
     size = float(exact.pow(2).mean().sqrt())
     sms, hopper, _ = matvec._device(torch.cuda.current_device())
     aligned = (M if transposed else K) * A.element_size() % 16 == 0
-    plans = _distinct(matvec.recipes(M, K, A.element_size(), aligned, transposed, sms, hopper))
+    plans, rule = _distinct(matvec.recipes(M, K, A.element_size(), aligned, transposed, sms, hopper))
     theirs = float((torch.mv(A, x).double() - exact).abs().max()) / size
     return Bench(
         "matvec",
@@ -74,6 +76,7 @@ def matvec_bench(M: int, K: int, *, dtype: torch.dtype = torch.float32, transpos
         {name: partial(matvec.matvec, A, x, plan=plan) for name, plan in plans.items()},
         lambda y: float((y.double() - exact).abs().max()) / size,
         max(2 * theirs, 2e-6),
+        rule,
     )
 
 
@@ -99,7 +102,7 @@ def softmax_bench(M: int, N: int, *, dtype: torch.dtype = torch.float32, gelu: b
     largest = exact.amax(1, keepdim=True)
     hopper, _ = softmax._device(torch.cuda.current_device())
     aligned = softmax.ROWS if N * z.element_size() % 16 == 0 else softmax.WHOLE
-    plans = _distinct(softmax.recipes(M, N, z.element_size(), aligned, hopper, not gelu))
+    plans, rule = _distinct(softmax.recipes(M, N, z.element_size(), aligned, hopper, not gelu))
     activation = "gelu" if gelu else None
     return Bench(
         "softmax",
@@ -110,6 +113,7 @@ def softmax_bench(M: int, N: int, *, dtype: torch.dtype = torch.float32, gelu: b
         },
         lambda y: float(((y[::every].double() - exact) / largest).abs().max()),
         {torch.float32: 3e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}[dtype],
+        rule,
     )
 
 
@@ -120,22 +124,23 @@ def linear_bench(M: int, N: int, K: int) -> Bench:
     every = max(1, M // 32)
     exact = torch.nn.functional.gelu(x[::every].double() @ w.double().t() + b.double())
     sms, hopper, _ = linear._device(torch.cuda.current_device())
-    plans = _distinct(linear.recipes(M, N, K, sms, hopper))
+    plans, rule = _distinct(linear.recipes(M, N, K, sms, hopper))
     return Bench(
         "linear",
         (M, N, K),
         {name: partial(linear.linear, x, w, b, activation="gelu", plan=plan) for name, plan in plans.items()},
         lambda y: float((y[::every].double() - exact).abs().max()),
         1e-4,
+        rule,
     )
 
 
-def _distinct(plans: Mapping[str, Any]) -> dict[str, Any]:
-    """Each plan once, under its first name; "torch" keeps its own."""
+def _distinct(plans: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Each plan once, under its first name, and the name of the rule's, which is "rule" only where no other has it."""
     first: dict[Any, str] = {}
-    for name, plan in plans.items():
-        first.setdefault(plan, name)
-    return {name: plan for plan, name in first.items()}
+    for name in sorted(plans, key=lambda name: name == "rule"):
+        first.setdefault(plans[name], name)
+    return {name: plan for plan, name in first.items()}, first[plans["rule"]]
 
 
 def fastest(bench: Bench, *, tell: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
@@ -154,14 +159,15 @@ def fastest(bench: Bench, *, tell: Callable[[str], None] = lambda _: None) -> di
             tell(f"{bench.kernel} {bench.at}: {name} is not right (error {error:.1e}) and is left out")
     first = _clock.device_us(right, rounds=3)
     leaders = sorted(first, key=lambda name: first[name])[:6]
-    finalists = {name: right[name] for name in dict.fromkeys([*leaders, "rule", "torch"]) if name in right}
+    finalists = {name: right[name] for name in dict.fromkeys([*leaders, bench.rule, "torch"]) if name in right}
     times = first | _clock.device_us(finalists, rounds=15)
     ours = [name for name in finalists if name != "torch"]
     best = min(ours, key=lambda name: times[name])
-    if "rule" in finalists and times["rule"] <= 1.01 * times[best]:
-        best = "rule"
+    if bench.rule in finalists and times[bench.rule] <= 1.01 * times[best]:
+        best = bench.rule
     chosen = "torch" if "torch" in finalists and times["torch"] < 0.98 * times[best] else best
-    return {"at": list(bench.at), "recipe": chosen, "us": {name: round(us, 2) for name, us in times.items()}}
+    told = {name: round(us, 2) for name, us in times.items()}
+    return {"at": list(bench.at), "recipe": chosen, "rule": bench.rule, "us": told}
 
 
 PARTS = {"linear_gelu_softmax": ("linear", "softmax")}
