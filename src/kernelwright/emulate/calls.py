@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from .ptx.ir import Args, Imm, Instruction, Label, Mem, Module, Not, Operand, Pair, Reg, Sym, Vec
+from .ptx.ir import Args, Imm, Instruction, Label, Mem, Module, Not, Operand, Pair, Part, Reg, Sym, Vec
 from .ptx.operands import call_parts
 
 
@@ -57,6 +57,8 @@ def renamed(operand: Operand, rename: Callable[[str], str], names: dict[str, str
         return Pair(again(operand.first), None if operand.second is None else again(operand.second))
     if isinstance(operand, Not):
         return Not(Reg(rename(operand.operand.name), operand.operand.type))
+    if isinstance(operand, Part):
+        return Part(Reg(rename(operand.register.name), operand.register.type), operand.selector)
     if isinstance(operand, Label):
         return Label(rename(operand.name))
     return operand

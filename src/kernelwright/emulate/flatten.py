@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 
+from . import alloca
 from .call_memory import named_symbols, without_call_memory
 from .calls import RefusedCall, renamed
 from .ptx.ir import (
@@ -51,12 +52,19 @@ class _Body:
     def place(self, label: str) -> None:
         self.labels[label] = len(self.instructions)
 
+    def prepend(self, instruction: Instruction) -> None:
+        self.instructions.insert(0, instruction)
+        self.labels = {label: index + 1 for label, index in self.labels.items()}
+
 
 def flatten(module: Module, function: Function) -> Function:
     """``function`` with every call expanded. Raises :class:`RefusedCall`."""
     module = without_recursion(module, function)
     body = _Body()
     _expand(module, function, body, suffix="", names={}, outer=None, stack=(function.name,))
+    if alloca.TOP.name in body.registers:
+        body.variables.append(alloca.ROOM)
+        body.prepend(alloca.move(function.instructions[0], alloca.TOP, Imm(0, "s64")))
     end = function.instructions[-1] if function.instructions else None
     body.instructions.append(
         Instruction("exit", (), (), None, end.ptx_line if end else function.ptx_line, end.position if end else None)
@@ -113,6 +121,12 @@ def _expand(
     standing: dict[int, list[str]] = {}
     for label, index in function.labels.items():
         standing.setdefault(index, []).append(rename(label))
+    # What a callee takes by alloca is given back where it returns.
+    saved = Reg(rename("%alloca.saved"), "b64")
+    gives_back = outer is not None and any(instruction.op == "alloca" for instruction in function.instructions)
+    if gives_back:
+        body.registers |= {saved.name: saved, alloca.TOP.name: alloca.TOP}
+        body.instructions.append(alloca.move(function.instructions[0], saved, alloca.TOP))
     for index, instruction in enumerate(function.instructions):
         for label in standing.get(index, ()):
             body.place(label)
@@ -124,7 +138,12 @@ def _expand(
             guard = Guard(Reg(rename(guard.register.name), guard.register.type), guard.negated)
         operands = tuple(renamed(operand, rename, names) for operand in instruction.operands)
         new_one = dataclasses.replace(instruction, operands=operands, guard=guard, position=position)
-        if instruction.op == "ret" and outer is not None:
+        if instruction.op in alloca.OPERATIONS:
+            body.registers[alloca.TOP.name] = alloca.TOP
+            body.instructions += alloca.expanded(new_one)
+        elif instruction.op == "ret" and outer is not None:
+            if gives_back:
+                body.instructions.append(dataclasses.replace(alloca.move(new_one, alloca.TOP, saved), guard=guard))
             body.instructions.append(dataclasses.replace(new_one, op="bra", mods=(), operands=(Label(outer[1]),)))
         elif instruction.op == "call":
             _call(module, new_one, body, stack)

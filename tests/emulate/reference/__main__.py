@@ -13,6 +13,7 @@ from case import DRAFTS, FOLDER, texts
 MODULES = (
     "integer_cases", "float_cases", "approximate_cases", "convert_cases", "memory_cases", "warp_cases", "control_cases",
     "async_cases",
+    "video_cases",
 )  # fmt: skip
 for module in MODULES:
     importlib.import_module(module).all_cases()

@@ -361,7 +361,76 @@ def barriers() -> None:
     )
 
 
+def stacks() -> None:
+    """alloca: as much as each lane asks for, given back by a callee and by stackrestore."""
+    callee = """
+.func (.param .b32 result) summed(.param .b32 n)
+{
+	.reg .b32 i, m, v, s;
+	.reg .b64 room, place, bytes;
+	.reg .pred p;
+	ld.param.u32 m, [n];
+	mul.wide.u32 bytes, m, 4;
+	alloca.u64 room, bytes, 16;
+	mov.u32 i, 0;
+	FILL:
+	mul.wide.u32 place, i, 4;
+	add.u64 place, place, room;
+	mad.lo.u32 v, i, i, m;
+	st.local.u32 [place], v;
+	add.u32 i, i, 1;
+	setp.lt.u32 p, i, m;
+	@p bra FILL;
+	mov.u32 s, 0;
+	SUM:
+	sub.u32 i, i, 1;
+	mul.wide.u32 place, i, 4;
+	add.u64 place, place, room;
+	ld.local.u32 v, [place];
+	add.u32 s, s, v;
+	setp.ne.u32 p, i, 0;
+	@p bra SUM;
+	st.param.b32 [result], s;
+	ret;
+}"""
+    body = """
+        mov.u32 d, 0;
+        mov.u32 round, 0;
+        AGAIN:
+        {
+        .param .b32 x;
+        .param .b32 y;
+        st.param.b32 [x], a;
+        call.uni (y), summed, (x);
+        ld.param.b32 e, [y];
+        }
+        add.u32 d, d, e;
+        add.u32 round, round, 1;
+        setp.lt.u32 p, round, 40;
+        @p bra AGAIN;
+        stacksave.u64 mark;
+        alloca.u64 room, 64, 8;
+        st.local.u32 [room], a;
+        ld.local.u32 f, [room];
+        stackrestore.u64 mark;
+    """
+    counts = list(range(1, 33))
+    sums = [sum(i * i + n for i in range(n)) for n in counts]
+    emit(
+        Draft(
+            "alloca",
+            SOURCE,
+            body,
+            {"a": ("b32", counts)},
+            {"d": ("b32", [40 * s for s in sums]), "e": ("b32", sums), "f": ("b32", counts)},
+            registers=".reg .b32 round;\n.reg .b64 mark, room;\n.reg .pred p;",
+            outside=callee,
+        )
+    )
+
+
 def all_cases() -> None:
     branches()
     calls()
     barriers()
+    stacks()

@@ -361,9 +361,34 @@ def dots() -> None:
                 )
 
 
+def nth_set(mask: int, base: int, offset: int) -> int:
+    """The manual's code."""
+    steps = offset - (1 << 32) if offset >> 31 else offset
+    if steps == 0:
+        return base if mask >> base & 1 else 0xFFFFFFFF
+    places = [at for at in (range(base, 32) if steps > 0 else range(base, -1, -1)) if mask >> at & 1]
+    return places[abs(steps) - 1] if abs(steps) <= len(places) else 0xFFFFFFFF
+
+
+def find_nth() -> None:
+    simple(
+        "fns.b32",
+        {
+            "a": ("b32", [0, 1, 0x80000000, 0xFFFFFFFF, 0x00F0A505]),
+            "b": ("b32", [0, 1, 7, 16, 31]),
+            "c": ("b32", [0, 1, 2, 5, 32, 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFE0]),
+        },
+        "b32",
+        lambda a, b, c: nth_set(a, b, c) if b < 32 else "any",
+        source="PTX ISA 9.0, fns",
+        most=200,
+    )
+
+
 def all_cases() -> None:
     arithmetic()
     carries()
     bits_and_fields()
     permutes()
     dots()
+    find_nth()

@@ -109,6 +109,14 @@ def _leading(g: Lanes) -> None:
     g.result(g.text.resize(g.text.intrinsic("ctlz", g.source(1, g.type), extra=", i1 false"), "i32"))
 
 
+@emits("fns")
+def _nth_set(g: Lanes) -> None:
+    for row, position in enumerate((1, 2, 3)):
+        g.pass_lanes(row, g.source(position, "b32"))
+    g.run("kw_find_nth_set")
+    g.result(g.take_lanes(0, "i32"))
+
+
 @emits("bfind")
 def _highest(g: Lanes) -> None:
     t = g.text

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kernelwright.emulate.ptx.ir import Function, Imm, Instruction, Label, Module
 from kernelwright.emulate.ptx.operands import converges, suspends
 
-from . import arithmetic, bits, calls, compare, convert, copies, exchange, layout, matrix  # noqa: F401 (they fill EMITTERS)
+from . import arithmetic, bits, calls, compare, convert, copies, exchange, layout, matrix, video  # noqa: F401 (they fill EMITTERS)
 from .counting import Cells, Counting
 from .lane import EMITTERS, RefusedInstruction, Site
 from .text import Value, constant

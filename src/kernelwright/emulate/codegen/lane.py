@@ -271,8 +271,9 @@ class Lanes:
 
     @property
     def type(self) -> str:
-        """The last modifier: most instructions' operand type."""
-        return self.instruction.mods[-1]
+        """The last modifier, ``.relu`` behind it aside: most instructions' operand type."""
+        mods = self.instruction.mods
+        return mods[-2] if mods[-1] == "relu" and len(mods) > 1 else mods[-1]
 
     # ---- what other files provide
 

@@ -216,7 +216,7 @@ def _fence(g: Lanes) -> None:
     g.run("kw_fence")
 
 
-@emits("prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority")
+@emits("prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority", "setmaxnreg", "griddepcontrol")
 def _nothing_to_do(g: Lanes) -> None:
     """Hints change no value."""
 

@@ -19,7 +19,9 @@ _CONSTANTS = {
     "WARP_SZ": 32, "%smid": 0, "%nsmid": 1, "%gridid": 0, "%cluster_ctarank": 0, "%cluster_nctarank": 1,
     **{f"%clusterid.{axis}": 0 for axis in "xyz"}, **{f"%nclusterid.{axis}": 1 for axis in "xyz"},
     **{f"%cluster_ctaid.{axis}": 0 for axis in "xyz"}, **{f"%cluster_nctaid.{axis}": 1 for axis in "xyz"},
-    "%is_explicit_cluster": 0,
+    "%is_explicit_cluster": 0, "%current_graph_exec": 0,
+    # Set by a driver, or counting what nobody counts here.
+    **{f"%envreg{i}": 0 for i in range(32)}, **{f"%pm{i}": 0 for i in range(8)}, **{f"%pm{i}_64": 0 for i in range(8)},
 }  # fmt: skip
 _MASKS = {
     "eq": lambda i: 1 << i, "lt": lambda i: (1 << i) - 1, "le": lambda i: (1 << i + 1) - 1,
@@ -48,7 +50,7 @@ def special_register(text: Text, name: str) -> Value | None:
     if name.startswith("%lanemask_"):
         return _row([_MASKS[name.removeprefix("%lanemask_")](i) for i in range(layout.LANES)])
     if name in _CLOCKS:
-        made = Value(text.call("kw_nanoseconds", "i64", "", ""), "i64")
+        made = Value(text.call("kw_clock", "i64", "ptr %w", "ptr"), "i64")
         if not _CLOCKS[name]:
             return made
         return text.op("lshr", made, constant("i64", 32))

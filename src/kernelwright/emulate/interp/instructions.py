@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernelwright.emulate.ptx.ir import Instruction
 from kernelwright.emulate.ptx.types import TYPE_BYTES
 
-from . import approximate, asynchronous, atomics, compare, convert, floating, integer, transfer, warp
+from . import approximate, asynchronous, atomics, compare, convert, floating, integer, transfer, video, warp
 from .errors import UnknownInstruction
 from .lanes import Handler
 from .values import is_float
@@ -19,6 +19,7 @@ _ALONE: dict[str, Handler] = {
     **transfer.HANDLERS,
     **atomics.HANDLERS,
     **asynchronous.HANDLERS,
+    **video.HANDLERS,
     **warp.HANDLERS,
     "bar": warp.wait,
 }

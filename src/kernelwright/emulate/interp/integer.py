@@ -386,12 +386,34 @@ def dot_product(lanes: Lanes, instruction: Instruction) -> None:
     lanes.write(0, total.astype(np.uint32), "b32")
 
 
+def find_nth_set(lanes: Lanes, instruction: Instruction) -> None:
+    """fns, by the manual's code."""
+    rows = zip(*(lanes.read(position, "b32").tolist() for position in (1, 2, 3)), strict=True)
+    lanes.write(0, np.array([_nth_set(*row) for row in rows], np.uint32), "b32")
+
+
+def _nth_set(mask: int, base: int, offset: int) -> int:
+    by = offset - (1 << 32) if offset >> 31 else offset
+    if by == 0:
+        return base if base < 32 and mask >> base & 1 else 0xFFFFFFFF
+    left = abs(by) - 1
+    at = base
+    while 0 <= at < 32:
+        if mask >> at & 1:
+            if left == 0:
+                return at
+            left -= 1
+        at += 1 if by > 0 else -1
+    return 0xFFFFFFFF
+
+
 HANDLERS: dict[str, Handler] = {
     "addc": add_sub, "subc": add_sub, "mul24": multiply, "madc": multiply_add, "mad24": multiply_add,
     "sad": sum_of_differences, "rem": divide, "and": logic, "or": logic, "xor": logic, "not": logic, "cnot": logic,
     "shl": shift, "shr": shift, "shf": funnel_shift, "lop3": look_up, "popc": find_bits, "clz": find_bits,
     "bfind": find_bits, "brev": find_bits, "bfe": extract_field, "bfi": insert_field, "szext": extend,
     "bmsk": bit_mask, "prmt": permute, "dp4a": dot_product, "dp2a": dot_product,
+    "fns": find_nth_set,
 }  # fmt: skip
 """Mnemonics that exist for integers only."""
 

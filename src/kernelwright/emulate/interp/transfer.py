@@ -126,12 +126,28 @@ def is_space(lanes: Lanes, instruction: Instruction) -> None:
         lanes.write(0, inside[space], "pred")
 
 
+def allocate(lanes: Lanes, instruction: Instruction) -> None:
+    """alloca: memory of each lane's own, which lives as long as the launch."""
+    sizes = lanes.read(1, instruction.mods[-1])
+    machine, size = lanes.machine, max(int(sizes.max()), 1) + 255 & ~255
+    base = machine.memory.allocate(size * lanes.count)
+    machine.frame_ranges.append((base, base + size * lanes.count))
+    lanes.write(0, np.uint64(base) + np.arange(lanes.count, dtype=np.uint64) * np.uint64(size), instruction.mods[-1])
+
+
+def save_stack(lanes: Lanes, instruction: Instruction) -> None:
+    """stacksave: nothing is ever given back, so any number will do."""
+    lanes.write(0, np.zeros(lanes.count, np.uint64), "u64")
+
+
 def nothing(lanes: Lanes, instruction: Instruction) -> None:
     """Fences order nothing that the interpreter reorders; prefetches, hints and waits change no value."""
 
 
 HANDLERS: dict[str, Handler] = {
     "ld": load, "ldu": load, "st": store, "mov": move, "cvta": convert_address, "isspacep": is_space,
+    "alloca": allocate, "stacksave": save_stack, "stackrestore": nothing,
     "membar": nothing, "fence": nothing, "prefetch": nothing, "prefetchu": nothing, "nanosleep": nothing,
-    "discard": nothing, "applypriority": nothing, "pmevent": nothing,
+    "discard": nothing, "applypriority": nothing, "pmevent": nothing, "setmaxnreg": nothing,
+    "griddepcontrol": nothing,
 }  # fmt: skip

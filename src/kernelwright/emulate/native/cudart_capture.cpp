@@ -106,6 +106,7 @@ cudaError_t capture_memory(Capture* capture, cudaStream_t stream, void* memory, 
   CUgraphNode_st* node = append(capture, stream, bytes ? cudaGraphNodeTypeMemAlloc : cudaGraphNodeTypeMemFree);
   node->memory = memory;
   node->bytes = bytes;
+  if (bytes) graph_took(memory);
   return cudaSuccess;
 }
 

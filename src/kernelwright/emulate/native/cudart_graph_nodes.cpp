@@ -3,6 +3,7 @@
 // The rule: a change in an executable graph is found through the node that the caller knows, of which it holds a clone.
 #include "cudart_graph.h"
 
+#include <algorithm>
 #include <cstring>
 
 using kw::keep;
@@ -33,6 +34,15 @@ cudaError_t take_kernel(KernelWork* work, const void* function, dim3 grid, dim3 
   }
   work->point();
   return cudaSuccess;
+}
+
+static std::vector<const void*>& graph_memory() {
+  static auto* made = new std::vector<const void*>;
+  return *made;
+}
+void graph_took(void* base) { graph_memory().push_back(base); }
+bool graph_owns(const void* base) {
+  return std::find(graph_memory().begin(), graph_memory().end(), base) != graph_memory().end();
 }
 
 namespace {
@@ -227,6 +237,7 @@ cudaError_t cudaGraphAddMemAllocNode(KW_WHERE, cudaMemAllocNodeParams* p) {
   return kw::added(out, graph, cudaGraphNodeTypeMemAlloc, after, n, [&](CUgraphNode_st& node) {
     node.bytes = p->bytesize;
     cudaError_t error = cudaMalloc(&node.memory, p->bytesize);
+    kw::graph_took(node.memory);
     p->dptr = node.memory;
     return error;
   });

@@ -26,7 +26,7 @@ cudaError_t allocate(void** out, size_t bytes, int kind) {
 bool on_device(int kind) { return kind == KW_GLOBAL || kind == KW_MANAGED || kind == KW_CONST; }
 
 cudaError_t release(void* base, bool pinned) {
-  if (base == nullptr || kw_sticky_error() != 0) return keep(cudaSuccess);
+  if (base == nullptr || kw_sticky_error() != 0 || kw::graph_owns(base)) return keep(cudaSuccess);
   kw_allocation found;
   bool known = kw_find(reinterpret_cast<uint64_t>(base), &found) == 1 && found.base == reinterpret_cast<uint64_t>(base);
   bool fits = known && (pinned ? found.kind == KW_PINNED : on_device(found.kind));

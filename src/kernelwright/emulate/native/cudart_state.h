@@ -89,6 +89,9 @@ cudaError_t capture_copy(Capture*, cudaStream_t, const cudaMemcpy3DParms&);
 cudaError_t capture_fill(Capture*, cudaStream_t, const cudaMemsetParams&);
 cudaError_t capture_host(Capture*, cudaStream_t, cudaHostFn_t, void* data);
 cudaError_t capture_memory(Capture*, cudaStream_t, void* memory, size_t bytes);  // bytes 0: it is given back
+// Memory of a graph keeps its address: giving it back is noted by the next run of the node that takes it.
+void graph_took(void* base);
+bool graph_owns(const void* base);
 cudaError_t capture_graph(Capture*, cudaStream_t, cudaGraph_t child);
 void capture_record(Capture*, cudaStream_t, Event*);
 bool capture_wait(cudaStream_t, const Event*);

@@ -149,6 +149,7 @@ void kw_start_block(kw_block *b, uint64_t index) {
     w->budget = KW_BUDGET;
     w->count = 0;
     w->where = 0;
+    w->clock_reads = 0;
     w->params = (uint8_t *)(uintptr_t)r->params;
     w->shared = b->shared;
     w->local_stride = local_stride(r);

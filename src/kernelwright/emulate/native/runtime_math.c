@@ -246,3 +246,26 @@ KW_API void kw_divide64(kw_warp *w, int is_signed) {
     else w->d[0][l] = (uint64_t)a / (uint64_t)b;
   }
 }
+
+/* fns: of the mask in d[0], from bit d[1] on, the place of the |d[2]|-th bit that is set, upwards or downwards; else ~0. */
+KW_API void kw_find_nth_set(kw_warp *w) {
+  uint32_t *mask = (uint32_t *)w->d[0];
+  const uint32_t *base = (const uint32_t *)w->d[1];
+  const int32_t *offset = (const int32_t *)w->d[2];
+  LANES {
+    uint32_t set = mask[l], found = ~0u, steps = offset[l] < 0 ? 0u - (uint32_t)offset[l] : (uint32_t)offset[l];
+    int by = offset[l] < 0 ? -1 : 1;
+    for (int64_t at = base[l]; at >= 0 && at < 32; at += by) {
+      if (!(set >> at & 1)) {
+        if (!steps) break;
+        continue;
+      }
+      if (steps <= 1) {
+        found = (uint32_t)at;
+        break;
+      }
+      steps--;
+    }
+    mask[l] = found;
+  }
+}

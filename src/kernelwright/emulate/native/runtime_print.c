@@ -151,4 +151,17 @@ KW_API void kw_heap_free(kw_warp *w, uint32_t mask) {
       w->ranges[i] = (kw_range){0xdead000000000000ull, 0};
 }
 
-KW_API uint64_t kw_nanoseconds(void) { return (uint64_t)(kw_now() * 1e9); }
+/* Reads of the clock by one warp of a block from which on it waits for time to pass, and so makes it pass. */
+#define READS_OF_A_WAIT 64
+#define MOST_STEPS 10
+
+/* Nanoseconds, for every clock. Whoever reads it again and again is waiting: then it runs ahead, for all alike, by 1 us a
+ * read and in the end by 1 ms, so that a kernel that only passes time takes none. */
+KW_API uint64_t kw_clock(kw_warp *w) {
+  static atomic_ullong ahead;
+  if (++w->clock_reads > READS_OF_A_WAIT) {
+    uint32_t steps = (w->clock_reads - READS_OF_A_WAIT) / 8;
+    ahead += 1000ull << (steps < MOST_STEPS ? steps : MOST_STEPS);
+  }
+  return (uint64_t)(kw_now() * 1e9) + ahead;
+}

@@ -13,7 +13,8 @@
 #include <unistd.h>
 #include <xmmintrin.h>
 
-/* Rounds in which no warp of any resident block got anywhere but round a loop, before another block joins them. */
+/* Rounds in which no warp of the first block got anywhere but round a loop, before another one joins it. Where two wait
+ * already, one round is enough: a grid barrier of n blocks would else take n * n / 2 times as many. */
 #define PATIENCE 16
 
 atomic_int kw_interrupted;
@@ -162,7 +163,7 @@ static void run_in_order(kw_run *r) {
   kw_counts *counts = kw_new_counts(r);
   int more = resident != NULL;
   while (more || n) {
-    if (more && (!n || (idle >= PATIENCE && n < limit))) {
+    if (more && (!n || (idle >= (n == 1 ? PATIENCE : 1) && n < limit))) {
       uint64_t i = next_block(r);
       if (i == ~0ull) {
         more = 0;

@@ -82,7 +82,7 @@ typedef struct kw_warp {
   uint32_t *members;                         /* 1992: [32] */
   uint32_t sync_any, sync_passed;            /* 2000 */
   kw_shadow *shadow;                         /* 2008 */
-  uint32_t clock, reserved;                  /* 2016: the first event since lanes of the warp last met */
+  uint32_t clock, clock_reads;               /* 2016: the first event since lanes of the warp last met */
   uint64_t *cells;                           /* 2024: of a counted launch; NULL in any other */
   kw_counts *counts;                         /* 2032 */
   uint64_t padding[1];

@@ -8,6 +8,7 @@ The rule: nothing is guessed. A name that is neither declared nor special is an 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 from .ir import (
@@ -20,6 +21,7 @@ from .ir import (
     Not,
     Operand,
     Pair,
+    Part,
     Position,
     Reg,
     Sink,
@@ -37,6 +39,7 @@ from .variables import SPACES, parse_variables
 
 _SINK = Sink()
 _JUMPS = frozenset({"bra", "brx"})
+_SELECTOR = re.compile(r"[bh]\d{1,4}")
 
 
 @dataclass
@@ -293,7 +296,7 @@ class BodyParser:
             return Pair(value, None if isinstance(second, Sink) else second)
         return value
 
-    def _value(self) -> Reg | Imm | Special | Sym | Sink:
+    def _value(self) -> Reg | Imm | Special | Sym | Part | Sink:
         tokens = self._tokens
         word = tokens.words[tokens.at]
         first = word[:1]
@@ -307,6 +310,10 @@ class BodyParser:
             return _SINK
         if word in SPECIAL_REGISTERS:
             return Special(word)
+        base, _, selector = word.rpartition(".")
+        whole = self._scope.register(base) if _SELECTOR.fullmatch(selector) else None
+        if whole is not None:
+            return Part(whole, selector)
         if first == "%" or not (first.isalpha() or first in "_$"):
             raise tokens.error(f"'{word}' is not a declared register", index=tokens.at - 1)
         return Sym(self._scope.variable(word) or word, self._offset())

@@ -94,6 +94,14 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """``a.b0``, ``a.h1``, ``a.b7632``: bytes or halves of a register, as the video instructions select them."""
+
+    register: Reg
+    selector: str
+
+
+@dataclass(frozen=True, slots=True)
 class Args:
     """A parenthesised list of a ``call``: returns or arguments."""
 
@@ -105,7 +113,7 @@ class Sink:
     """``_``: a destination that is thrown away."""
 
 
-Operand = Reg | Imm | Special | Sym | Mem | Vec | Label | Pair | Not | Args | Sink
+Operand = Reg | Imm | Special | Sym | Mem | Vec | Label | Pair | Not | Part | Args | Sink
 
 
 @dataclass(frozen=True, slots=True)

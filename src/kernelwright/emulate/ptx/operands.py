@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ir import Args, Instruction, Label, Mem, Not, Operand, Pair, Reg, Sym, Vec
+from .ir import Args, Instruction, Label, Mem, Not, Operand, Pair, Part, Reg, Sym, Vec
 
 CARRY = Reg("%cc", "pred")
 """The condition code register CC.CF, which no operand names: ``add.cc`` writes it, ``addc`` reads it."""
@@ -181,6 +181,8 @@ def _registers(operand: Operand) -> tuple[Reg, ...]:
         return tuple(register for item in operand.items for register in _registers(item))
     if isinstance(operand, Not):
         return (operand.operand,)
+    if isinstance(operand, Part):
+        return (operand.register,)
     if isinstance(operand, Pair):
         return _registers(operand.first) + (() if operand.second is None else _registers(operand.second))
     return ()

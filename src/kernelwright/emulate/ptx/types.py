@@ -22,6 +22,7 @@ SPECIAL_REGISTERS: dict[str, int] = {
     **{f"%{name}.{axis}": 4 for name in _VECTORS for axis in "xyz"},
     **{f"%envreg{i}": 4 for i in range(32)},
     **{f"%pm{i}": 4 for i in range(8)},
+    **{f"%pm{i}_64": 8 for i in range(8)},
     **{f"%lanemask_{relation}": 4 for relation in ("eq", "le", "lt", "ge", "gt")},
     "%laneid": 4, "%warpid": 4, "%nwarpid": 4, "%smid": 4, "%nsmid": 4, "%gridid": 8,
     "%clock": 4, "%clock_hi": 4, "%clock64": 8, "%globaltimer": 8, "%globaltimer_lo": 4, "%globaltimer_hi": 4,
