@@ -1,0 +1,41 @@
+"""Runs of foreign tools: what they print, how they end, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelwright.worker.tool import known, run
+
+pytestmark = pytest.mark.tiny
+
+
+def test_output_and_exit_status_are_kept(tmp_path: Path) -> None:
+    program = "import os, sys; print(os.environ['MARK']); print('told', file=sys.stderr); sys.exit(7)"
+    ended = run([sys.executable, "-c", program], tmp_path, timeout_s=30, environment={"MARK": "set"})
+    assert sorted(ended.printed.split()) == ["set", "told"]
+    assert ended.status == 7
+
+
+def test_a_run_past_its_time_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    program = (
+        "import os, subprocess, sys, pathlib; "
+        "child = subprocess.Popen([sys.executable, '-c', 'import os; os.read(os.pipe()[0], 1)']); "
+        f"pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid)); child.wait()"
+    )
+    ended = run([sys.executable, "-c", program], tmp_path, timeout_s=3)
+    assert ended.status is None
+    child = int((tmp_path / "child").read_text())
+    status = Path(f"/proc/{child}/status")
+    # Ended, though perhaps not yet waited for by whoever inherited it.
+    assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]"])
+def test_what_is_no_record_tells_nothing(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "known.json"
+    assert known(file) == {}
+    file.write_text(text)
+    assert known(file) == {}
