@@ -164,7 +164,8 @@ def main() -> None:
         "processes": lambda: processes(options.processes),
         "words": lambda: words(options.comparisons),
     }
-    for name in options.only.split(","):
+    # Processes first: a process that has used CUDA cannot be forked.
+    for name in sorted(options.only.split(","), key=lambda name: name != "processes"):
         found = parts[name]()
         if options.out is not None:
             options.out.mkdir(parents=True, exist_ok=True)

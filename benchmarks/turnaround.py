@@ -72,7 +72,7 @@ def rechecked(example: str, folder: Path, factors: list[float], *, device: str) 
         session.check()
         for factor in factors[1:]:
             # An engineer thinks for longer than this.
-            session.idle(6.0)
+            session.idle(4.0)
             edited(example, folder, factor)
             began = time.perf_counter()
 
@@ -99,7 +99,7 @@ def told(kind: str, example: str, seconds: float, verdict: dict[str, Any]) -> st
 def main() -> None:
     """Run the parts and print a line for each check."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="first,cold,wrong")
+    parser.add_argument("--only", default="first,cold,wrong,warm")
     parser.add_argument("--examples", default=",".join(EXAMPLES))
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 
 import pytest
@@ -94,3 +95,15 @@ def test_a_sealed_file_cannot_shrink_under_its_reader() -> None:
     with pytest.raises(PermissionError):
         os.ftruncate(fd, 0)
     os.close(fd)
+
+
+def test_whoever_gets_the_descriptor_cannot_write_to_it() -> None:
+    fd, spec = memory.share(torch.ones(1000))
+    with pytest.raises(PermissionError):
+        os.pwrite(fd, b"x", 0)
+    with pytest.raises(PermissionError):
+        mmap.mmap(fd, spec.bytes, mmap.MAP_SHARED, mmap.PROT_WRITE)
+    mapped = memory.attach(fd, spec)
+    mapped.tensor.zero_()
+    assert mapped.changed()
+    mapped.close()

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from kernelwright.records import to_json
 from kernelwright.worker import gpu, memory
 from kernelwright.worker.frames import exception_fact
 from kernelwright.worker.inputs import Drawn, Handed, Inputs, copied, put_on
+from kernelwright.worker.known import Known
 from kernelwright.worker.parameters import table
 from kernelwright.worker.recipe import Recipe, drawn
 from kernelwright.worker.seeds import seed_all
@@ -51,39 +52,6 @@ def main(channel: Channel, config: dict[str, Any]) -> None:
             channel.send({"reply": request["op"], kind: to_json(fact), "during": session.doing})
 
 
-@dataclass
-class _Known:
-    """One trial: what the candidate's process is told of it, and what it is judged by."""
-
-    key: tuple[int, str]
-    body: dict[str, Any]
-    """The reply to ``trial``."""
-    fds: list[int]
-    mutated: list[int] = field(default_factory=list)
-    given: Inputs | None = None
-    reference: Reference | None = None
-    oracle: Oracle | None = None
-
-    @property
-    def bytes(self) -> int:
-        """What keeping it takes: inputs, outputs and their float64 twins, memory files."""
-        tensors: list[torch.Tensor] = []
-        if self.given is not None:
-            pack(self.given.values, tensors)
-        if self.reference is not None:
-            tensors += self.reference.leaves
-        if self.oracle is not None:
-            tensors += self.oracle.held
-        return sum(t.numel() * t.element_size() for t in tensors) + sum(os.fstat(fd).st_size for fd in self.fds)
-
-    def close(self) -> None:
-        """Give everything back."""
-        close_all(self.fds)
-        if self.given is not None:
-            self.given.close()
-        self.fds, self.given, self.reference, self.oracle = [], None, None, None
-
-
 class _Session:
     def __init__(self, channel: Channel, config: dict[str, Any]) -> None:
         self.channel = channel
@@ -98,9 +66,9 @@ class _Session:
         """The reply to ``load``, with the constructor arguments' memory files."""
         self.buffers: dict[str, torch.Tensor] = {}
         """The reference's buffers as constructed; a forward pass may change them."""
-        self.known: _Known | None = None
+        self.known: Known | None = None
         """The trial at hand."""
-        self.kept: dict[tuple[int, str], _Known] = {}
+        self.kept: dict[tuple[int, str], Known] = {}
         """Trials of earlier checks, with all that the candidate has no part in: by seed and where inputs are drawn."""
         self.model: Any = None
         self.model64: Any = None
@@ -241,12 +209,12 @@ class _Session:
             self.buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
         return {"init": packed, "tensors": specs, "parameters": table(self.model)}, held
 
-    def _made(self, key: tuple[int, str]) -> _Known:
+    def _made(self, key: tuple[int, str]) -> Known:
         """A trial's inputs, as a recipe or in memory files."""
         recipe = self._recipe(key[1]) if key[1] else None
         if recipe is not None:
             self.given = Drawn(recipe, None if recipe.device == self.place else put_on(self.place))
-            return _Known(key, {"recipe": asdict(recipe), "sums": self.given.sums(), "how": self.given.how}, [])
+            return Known(key, {"recipe": asdict(recipe), "sums": self.given.sums(), "how": self.given.how}, [])
         assert self.problem is not None
         with self._problem_code("get_inputs()"):
             seed_all(self.trial_seed)
@@ -261,7 +229,7 @@ class _Session:
             memory.attach(os.dup(fd), spec) for fd, spec in zip(fds_out, map(memory.read_spec, specs), strict=True)
         ]
         self._here(lambda: self._take(packed, mapped))
-        return _Known(key, {"inputs": packed, "tensors": specs, "how": Handed.how}, fds_out)
+        return Known(key, {"inputs": packed, "tensors": specs, "how": Handed.how}, fds_out)
 
     def _recipe(self, device: str) -> Recipe | None:
         """How to draw this trial's inputs on ``device``; None where that is not known, from then on."""
@@ -368,7 +336,7 @@ class _Session:
 
     def _forget(self) -> None:
         """Let go of the trial at hand; what the next check will ask again is kept where there is room."""
-        known: _Known | None = self.known
+        known: Known | None = self.known
         given: Inputs | None = self.given
         if known is not None and self.oracle is not None:
             known.given, known.reference, known.oracle = given, self.reference, self.oracle
