@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kernelwright.counters import metrics as m
@@ -66,6 +68,24 @@ def test_loads_that_touch_many_sectors_are_named_at_their_line_with_figures() ->
     (found,) = given(line(2, loads(100, 3200, 400)))
     assert (found.id, found.line, found.stage) == ("performance.uncoalesced", 2, Stage.MEASURE)
     assert "32.0 sectors per request, 4 would do" in found.sentence
+
+
+MAPPED = '''SOURCE = r"""
+__global__ void k(float* x, int columns) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    int column = blockIdx.y, lane = threadIdx.x % 32;
+    x[(size_t)row * columns + column] = lane;
+}
+"""
+'''
+
+
+def test_the_line_that_maps_threads_to_elements_is_named_where_the_text_shows_it() -> None:
+    stores = line(5, loads(100, 3200, 400, "st"))
+    kernel = KernelCounters("k(float*, int)", (8, 1, 1), (128, 1, 1), metrics=stores.metrics, lines=(stores,))
+    (found,) = advice(replace(evidence(kernel), candidate_text=MAPPED))
+    assert (found.id, found.line) == ("performance.uncoalesced", 3)
+    assert "line 5: x[(size_t)row * columns + column] = lane;" in found.evidence[0]
 
 
 def test_good_accesses_stay_without_advice() -> None:

@@ -7,6 +7,7 @@ traffic for nothing, so that a kernel which is good but for a corner stays witho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from kernelwright.counters import metrics as m
@@ -112,18 +113,39 @@ def _traffic(case: Case, kernel: KernelCounters) -> Iterator[Cause]:
         if id in named or not far or not number:
             continue
         named.add(id)
+        mapping = _mapping(case, number) if id == "performance.uncoalesced" else 0
         yield case.cause(
             id,
             Stage.MEASURE,
             f"{short(kernel.kernel)}, {one.words}: {one.per_request:.1f} {one.unit} per request, "
             f"{one.ideal_per_request:.3g} would do.",
-            line=number,
+            line=mapping or number,
             evidence=(
-                f"{one.requests:,.0f} warp requests at this line, {one.units:,.0f} {one.unit}",
+                f"threadIdx.x strides through the index of line {number}: {case.text(number)}" if mapping else "",
+                f"{one.requests:,.0f} warp requests at line {number}, {one.units:,.0f} {one.unit}",
                 f"the kernel's {one.space} accesses move {moved[one.space]:,.0f} {one.unit} in all",
             ),
             fix=fix,
         )
+
+
+_FROM_THREAD = re.compile(r"\b(\w+)\s*=([^;,=]*\bthreadIdx\.x\b[^;,]*)[;,]")
+
+
+def _mapping(case: Case, line: int) -> int:
+    """Where the variable is made from threadIdx.x that line ``line`` multiplies in an index; 0 without exactly one."""
+    function = case.sources.at(line)
+    if function is None:
+        return 0
+    indices = " ".join(re.findall(r"\[([^\[\]]*)\]", case.text(line)))
+    found = {
+        function.line_at(match.start())
+        for match in _FROM_THREAD.finditer(function.body)
+        # What is divided is the same in a whole warp, or nearly.
+        if "/" not in match[2] and ">>" not in match[2]
+        if re.search(rf"\b{match[1]}\s*\*|\*\s*(?:\(\w+\)\s*)?{match[1]}\b", indices)
+    }
+    return found.pop() if len(found) == 1 and line not in found else 0
 
 
 def _idle(case: Case, kernel: KernelCounters) -> Iterator[Cause]:
