@@ -361,7 +361,10 @@ def test_a_generic_pointer_into_shared_memory_is_watched_too(which: int) -> None
     x, y = DeviceArray(np.ones(64, np.float32)), DeviceArray(np.ones(64, np.float32))
     wrong = launch(compiled(SOURCE), "generic", 1, 64, x, y, 0, which)
     right = launch(compiled(SOURCE), "generic", 1, 64, x, y, 1, which)
-    assert pairs(wrong.findings) == (set() if which else {(at("generic: write"), at("generic: read"))})
+    assert {f.cause for f in wrong.findings} == {"sync.global-race" if which else "sync.shared-race"}
+    assert [(own_frame(f.other).line, own_frame(f.frames).line) for f in wrong.findings] == [
+        (at("generic: write"), at("generic: read"))
+    ]
     assert not right.findings
 
 

@@ -21,9 +21,9 @@ CAUSES = (
     "memory.out-of-bounds", "memory.misaligned", "memory.local-overrun", "interface.host-memory",
     "interface.raw-pointer", "memory.use-after-free", "sync.divergent-barrier", "sync.deadlock", "warp.mask",
     "device.assert", "device.trap", "sync.divergent-barrier", "sync.shared-race", "sync.shared-race",
-    "memory.uninitialised", "memory.uninitialised",
+    "memory.uninitialised", "memory.uninitialised", "sync.global-race", "sync.global-race", "memory.stale-read",
 )  # fmt: skip
-OBSERVATIONS = frozenset({8, 11, 13, 15})
+OBSERVATIONS = frozenset({8, 11, 13, 15, 17})
 """Causes (by number) that hardware tolerates: no error, but they may explain a wrong result."""
 SPACES = ("global", "shared", "local", "generic", "const", "param")
 ACCESSES = ("load", "store", "atomic", "barrier", "assert", "trap", "sync")
@@ -31,6 +31,8 @@ KINDS = (
     "none", "global", "host", "pinned", "managed", "binding-temporary", "const", "freed", "shared", "local", "param",
 )  # fmt: skip
 EXITED_BEFORE_BARRIER = 11
+GLOBAL_RACES = frozenset({16, 17, 18})
+STALE = 18
 TRAPS = {
     TOO_DEEP: f"{{}} calls itself more than {DEPTH} deep, where the emulated device ends a thread; a GPU's stack ends"
     " at a depth that its limit and the frame's size decide",
@@ -100,10 +102,15 @@ def finding(
     if other is not None:
         earlier = frames(other[1].position, kernel)
         same_warp = native.thread // 32 == native.other_thread // 32
+        same_block = native.cause not in GLOBAL_RACES or native.other_block == native.block
+        of_block = "" if same_block else f" of block {_triple(coordinates(native.other_block, grid))}"
+        missing = "no barrier" if same_block else "nothing that orders the two blocks"
+        if same_block and same_warp:
+            missing = "no __syncwarp"
+        doubt = "and this load may find what was there before" if native.cause == STALE else f"with {missing} between"
         message = (
-            f"thread {_triple(coordinates(native.other_thread, block))} {_DID[ACCESSES[other[0].access]]} it"
-            f"{f' at line {own_frame(earlier).line}' if earlier else ''}, "
-            f"with no {'__syncwarp' if same_warp else 'barrier'} between"
+            f"thread {_triple(coordinates(native.other_thread, block))}{of_block} {_DID[ACCESSES[other[0].access]]} it"
+            f"{f' at line {own_frame(earlier).line}' if earlier else ''}, {doubt}"
         )
     return records.Finding(
         cause=CAUSES[native.cause],

@@ -160,7 +160,8 @@ class EmulatedModule:
         sites = (runtime.Site * max(len(code.sites), 1))()
         for number, site in enumerate(code.sites):
             bounds = (site.parameter, site.low, site.high, site.bytes)
-            sites[number] = runtime.Site(*bounds, site.space, site.access, site.strong, site.parts)
+            kinds = (site.space, site.access, site.strong, site.parts, site.variable, site.granule, site.read_only)
+            sites[number] = runtime.Site(*bounds, *kinds)
         addresses = [self._memory[name][0] for name in code.symbols]
         symbols = (ctypes.c_uint64 * max(len(addresses), 1))(*addresses)
         opcodes = {instruction.opcode: instruction for instruction in function.instructions}
@@ -228,13 +229,14 @@ class EmulatedModule:
         deadline_s: float = 0.0,
         workers: int = 0,
         counted: bool = False,
+        global_races: bool = True,
     ) -> LaunchOutcome:
         """Run a kernel to its end.
 
         ``args``: the parameter block itself, or what cudaLaunchKernel takes: the addresses of the parameters' values (a
         ``void**`` as array, sequence or address). ``deadline_s``: wall-clock seconds after which the launch is
         stopped, 0 for none. ``workers``: the most threads to use, 0 for one a core. ``counted``: count what the kernel
-        does, too. Static limits are the caller's.
+        does, too. ``global_races``: look for races in global memory. Static limits are the caller's.
         """
         before = time.perf_counter()
         known = self.compiled(kernel, counted=counted)
@@ -261,6 +263,7 @@ class EmulatedModule:
             resident_limit=RESIDENT_LIMIT,
             worker_limit=workers,
             granule=code.granule,
+            global_races=int(global_races),
         )
         if code.cells is not None:
             run.cells = (ctypes.c_uint64 * (code.cells.number + 1))()

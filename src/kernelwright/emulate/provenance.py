@@ -7,12 +7,15 @@ that could hold anything else claims nothing. NVVM marks pointer parameters by `
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .analysis import Analysis
 from .ptx.ir import Function, Instruction, Mem, Operand, Reg, Sym, Vec
 
 Root = tuple[str, str | int]
-"""``("parameter", byte offset)``, ``("shared", name)``, ``("argument", offset)`` (a parameter not yet known to be a
-pointer), :data:`PLAIN` for an integer and :data:`UNKNOWN` for what may be anything."""
+"""``("parameter", byte offset)``, ``("shared", name)``, ``("local", name)``, ``("variable", name)`` (a variable of the
+module in global memory), ``("argument", offset)`` (a parameter not yet known to be a pointer), :data:`PLAIN` for an
+integer and :data:`UNKNOWN` for what may be anything."""
 
 PLAIN: Root = ("plain", 0)
 UNKNOWN: Root = ("unknown", 0)
@@ -20,8 +23,11 @@ _ADDS = frozenset({"add", "sub", "or", "xor", "and"})
 _COPIES = frozenset({"mov", "cvt"})
 
 
-def roots(analysis: Analysis) -> dict[str, Root]:
-    """Register name to what its address is derived from; registers that are never written are absent."""
+def roots(analysis: Analysis, spaces: Mapping[str, str]) -> dict[str, Root]:
+    """Register name to what its address is derived from; registers that are never written are absent.
+
+    ``spaces``: the state space of each of the module's variables.
+    """
     function = analysis.function
     known: dict[str, Root] = {}
     changed = True
@@ -33,7 +39,7 @@ def roots(analysis: Analysis) -> dict[str, Root]:
                 defs = analysis.effects[index].defs
                 if not defs:
                     continue
-                root = _root(function, instruction, known)
+                root = _root(function, instruction, known, spaces)
                 if root is None:
                     continue
                 for register in defs:
@@ -45,29 +51,34 @@ def roots(analysis: Analysis) -> dict[str, Root]:
     return known
 
 
-def of_address(memory: Mem, known: dict[str, Root]) -> Root:
+def of_address(memory: Mem, known: dict[str, Root], spaces: Mapping[str, str]) -> Root:
     """What ``[base+offset]`` is derived from."""
     if isinstance(memory.base, Reg):
         return known.get(memory.base.name, UNKNOWN)
     if isinstance(memory.base, Sym):
-        return ("shared", memory.base.name)
+        outer = spaces.get(memory.base.name, "shared")
+        return ("variable" if outer == "global" else "shared", memory.base.name)
     return UNKNOWN
 
 
-def _of(function: Function, operand: Operand, known: dict[str, Root]) -> Root | None:
+def _of(function: Function, operand: Operand, known: dict[str, Root], spaces: Mapping[str, str]) -> Root | None:
     """None: not known yet, because the definitions have not been visited."""
     if isinstance(operand, Reg):
         return known.get(operand.name)
     if isinstance(operand, Sym):
-        is_shared = any(v.name == operand.name and v.space == "shared" for v in function.locals)
-        return ("shared", operand.name) if is_shared else UNKNOWN
+        own = next((v.space for v in function.locals if v.name == operand.name), "")
+        if own in ("shared", "local"):
+            return (own, operand.name)
+        # The module's own shared arrays overlap where they are dynamic: all that is said is, not in global memory.
+        meant = {"global": "variable", "shared": "local"}.get(spaces.get(operand.name, ""), "")
+        return (meant, operand.name) if meant else UNKNOWN
     if isinstance(operand, Vec):
         return UNKNOWN
     return PLAIN
 
 
 def _is_claim(root: Root) -> bool:
-    return root[0] in ("parameter", "shared")
+    return root[0] in ("parameter", "shared", "local", "variable")
 
 
 def _sum(found: list[Root | None]) -> Root | None:
@@ -81,7 +92,9 @@ def _sum(found: list[Root | None]) -> Root | None:
     return claims.pop() if claims else PLAIN
 
 
-def _root(function: Function, instruction: Instruction, known: dict[str, Root]) -> Root | None:
+def _root(
+    function: Function, instruction: Instruction, known: dict[str, Root], spaces: Mapping[str, str]
+) -> Root | None:
     operands = instruction.operands
     op, mods = instruction.op, instruction.mods
     if op == "ld":
@@ -92,7 +105,7 @@ def _root(function: Function, instruction: Instruction, known: dict[str, Root]) 
             if param is not None and function.entry:
                 return ("argument", param.offset + direct.offset + memory.offset)
         return PLAIN if mods[-1] not in ("u64", "b64", "s64", "u32", "b32") else UNKNOWN
-    sources = [_of(function, operand, known) for operand in operands[1:]]
+    sources = [_of(function, operand, known, spaces) for operand in operands[1:]]
     if op == "cvta":
         root = sources[0]
         if root is not None and root[0] == "argument" and "to" in mods and "global" in mods:

@@ -18,7 +18,7 @@ SOURCES = (
     "runtime.c", "runtime_memory.c", "runtime_admit.c", "runtime_access.c", "runtime_atomic.c", "runtime_warp.c",
     "runtime_exchange.c", "runtime_barrier.c", "runtime_block.c", "runtime_schedule.c", "runtime_math.c",
     "runtime_print.c", "runtime_matrix.c", "runtime_shadow.c", "runtime_order.c", "runtime_mbarrier.c",
-    "runtime_count.c",
+    "runtime_count.c", "runtime_global.c", "runtime_cover.c", "runtime_past.c",
 )  # fmt: skip
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=off", "-fno-math-errno",
@@ -45,6 +45,8 @@ class Site(ctypes.Structure):
     _fields_ = [
         ("parameter", ctypes.c_int32), ("low", ctypes.c_int32), ("high", ctypes.c_int32), ("bytes", ctypes.c_int32),
         ("space", ctypes.c_uint8), ("access", ctypes.c_uint8), ("strong", ctypes.c_uint8), ("parts", ctypes.c_uint8),
+        ("variable", ctypes.c_int32), ("granule", ctypes.c_uint8), ("read_only", ctypes.c_uint8),
+        ("padding", ctypes.c_uint8 * 2),
     ]  # fmt: skip
 
 
@@ -56,7 +58,7 @@ class NativeFinding(ctypes.Structure):
         ("block", ctypes.c_uint64), ("count", ctypes.c_uint64), ("address", ctypes.c_uint64),
         ("offset", ctypes.c_int64), ("thread", ctypes.c_uint32), ("bytes", ctypes.c_uint32),
         ("has_allocation", ctypes.c_int32), ("other_site", ctypes.c_int32), ("other_thread", ctypes.c_uint32),
-        ("padding", ctypes.c_uint32), ("allocation", Allocation),
+        ("other_block", ctypes.c_uint32), ("allocation", Allocation),
         ("message", ctypes.c_char * 512),
     ]  # fmt: skip
 
@@ -72,7 +74,8 @@ class Run(ctypes.Structure):
         ("static_shared", ctypes.c_uint32), ("local_bytes", ctypes.c_uint32), ("register_bytes", ctypes.c_uint32),
         ("parallel", ctypes.c_uint32), ("resident_limit", ctypes.c_uint32), ("worker_limit", ctypes.c_uint32),
         ("granule", ctypes.c_uint32), ("cells", ctypes.POINTER(ctypes.c_uint64)), ("n_cells", ctypes.c_uint32),
-        ("n_accesses", ctypes.c_uint32), ("error", ctypes.c_int32), ("interrupted", ctypes.c_int32),
+        ("n_accesses", ctypes.c_uint32), ("global_races", ctypes.c_uint32), ("unused", ctypes.c_uint32),
+        ("error", ctypes.c_int32), ("interrupted", ctypes.c_int32),
         ("count", ctypes.c_uint64), ("findings", ctypes.POINTER(NativeFinding)), ("n_findings", ctypes.c_uint64),
         ("text", ctypes.POINTER(ctypes.c_char)), ("text_bytes", ctypes.c_uint64), ("where", ctypes.c_int32 * 64),
         ("where_thread", ctypes.c_uint32 * 64), ("where_block", ctypes.c_uint64), ("n_where", ctypes.c_int32),

@@ -69,6 +69,7 @@ CAUSES: Mapping[str, str] = {
     "memory.unwritten-output": "part of the output is never written (tail dropped, grid too small, axes swapped)",
     "memory.local-overrun": "a per-thread array is indexed past its end",
     "memory.use-after-free": "memory used after its owner released it",
+    "memory.stale-read": "memory that the same launch writes is read through the read-only cache",
     "sync.shared-race": "two threads touch one shared word, one writes, no barrier between",
     "sync.global-race": "the same for global memory, within or between blocks",
     "sync.divergent-barrier": "some threads of a block never reach a barrier that others wait at",

@@ -120,6 +120,23 @@ def use_after_free(case: Case, finding: Finding) -> Cause:
     )
 
 
+def stale_read(case: Case, finding: Finding) -> Cause:
+    """A load through the read-only cache of what the same launch wrote; the line is the load's."""
+    frame, written = case.own_frame(finding.frames), case.own_frame(finding.other)
+    evidence = access.facts(finding)
+    if written is not None:
+        evidence.append(f"it is written at line {written.line}: {case.text(written.line)}")
+    return case.cause(
+        "memory.stale-read",
+        Stage.RUN,
+        f"{access.who(finding)} {access.does(finding)} {access.where(finding)} through the read-only cache, which does "
+        f"not see what this launch wrote there.",
+        line=frame.line if frame else 0,
+        evidence=evidence,
+        fix="Take __ldg() away, or const and __restrict__ from the pointer: another one writes the same memory.",
+    )
+
+
 def uninitialised(case: Case, finding: Finding) -> Cause:
     """A value is read that nobody wrote; the line is where that memory was made, if that is known."""
     frame = case.own_frame(finding.frames)
@@ -242,6 +259,7 @@ _WRITE_FIRST = "Write it first: torch::zeros for an accumulator, an initial stor
 _RULES = {
     "memory.out-of-bounds": out_of_bounds,
     "memory.misaligned": misaligned,
+    "memory.stale-read": stale_read,
     "memory.local-overrun": local_overrun,
     "memory.use-after-free": use_after_free,
     "memory.uninitialised": uninitialised,

@@ -63,7 +63,9 @@ def seen(
         if earlier.line != line:
             evidence.append(f"the later access is at line {line}: {case.text(line)}")
             later = f"line {line}" if line > earlier.line else f"line {line} of the next round"
-            fix = f"Put __syncthreads() between line {earlier.line} and {later}, where every thread reaches it."
+            # A barrier reaches one block only.
+            if finding.cause == "sync.shared-race" or finding.message.endswith("no barrier between"):
+                fix = f"Put __syncthreads() between line {earlier.line} and {later}, where every thread reaches it."
         line = earlier.line
     if finding.cause == "sync.divergent-barrier":
         left = _early_return(case, line)

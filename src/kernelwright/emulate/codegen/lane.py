@@ -56,6 +56,15 @@ class Site:
     """0 plain, 1 volatile, 2 atomic, relaxed and above; see ``kw_site``."""
     parts: int = 1
     """Bit j: some instruction uses component j of what is loaded."""
+    variable: int = -1
+    """Index of the module's variable in the launch's symbols; :data:`ELSEWHERE`: certain to be no global memory."""
+    granule: int = 4
+    """Bytes of one element."""
+    read_only: int = 0
+    """1: a load through the read-only cache (``ld.global.nc``)."""
+
+
+ELSEWHERE = -2
 
 
 class Lanes:

@@ -117,7 +117,13 @@ def _store(g: Lanes) -> None:
 def _order(g: Lanes) -> None:
     """An access that acquires or releases is a fence too."""
     if not _ORDERS.isdisjoint(g.instruction.mods):
-        g.run("kw_fence")
+        _run_fence(g)
+
+
+def _run_fence(g: Lanes) -> None:
+    """A fence of the block, or of the whole device."""
+    inner = g.has("cta") or g.has("proxy")
+    g.run("kw_fence" if inner else "kw_fence_device")
 
 
 _ORDERS = frozenset({"acquire", "release", "acq_rel"})
@@ -150,8 +156,9 @@ def _atomic(g: Lanes) -> None:
     # ptxas makes a reduction of an atomic that nobody reads.
     read = returns and isinstance(destination, Reg) and g.is_read(destination)
     g.count_access("atom" if read else "red", size, space)
-    # What an exchange finds may be anything.
-    site = g.site(ATOMIC, SPACES[space], size=size, operand=memory, parts=int(operation != "exch"))
+    # What an exchange finds may be anything. Only who uses what an atomic returns has learnt from it.
+    parts = int(operation != "exch") | 2 * int(read)
+    site = g.site(ATOMIC, SPACES[space], size=size, operand=memory, parts=parts)
     active = g.active()
     _order(g)
     g.run("kw_atomic", active, site, SPACES[space] if space != "const" else 0, _OPERATIONS[operation], _TYPES[type_])
@@ -213,7 +220,7 @@ def _is_space(g: Lanes) -> None:
 @emits("membar", "fence")
 def _fence(g: Lanes) -> None:
     """Values are in order already (warps of a block run one at a time); what is kept is which accesses it orders."""
-    g.run("kw_fence")
+    _run_fence(g)
 
 
 @emits("prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority", "setmaxnreg", "griddepcontrol")

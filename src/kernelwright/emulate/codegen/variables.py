@@ -12,13 +12,15 @@ from kernelwright.emulate.provenance import Root, of_address, roots
 from kernelwright.emulate.ptx.ir import Function, Imm, Mem, Module, Reg, Sym, Variable
 
 from . import layout
-from .lane import ELEMENT, Lanes, RefusedInstruction, Site
+from .lane import ELEMENT, ELSEWHERE, Lanes, RefusedInstruction, Site
 from .memory import ATOMIC, SPACES
 from .scalars import scalar_registers
 from .special import special_register
 from .text import BITS, Text, Value, constant
 
 _STRONG = frozenset({"relaxed", "acquire", "release", "acq_rel", "mmio"})
+_WEAKLY_STRONG = frozenset({"volatile", "cg", "cv", "wt"})
+"""Volatile accesses, and those that go past the first-level cache, by which older look-back code reads its flags."""
 
 
 class Variables(Lanes):
@@ -30,7 +32,8 @@ class Variables(Lanes):
         self.function = function
         self.analysis: Analysis = analyse(function, split_at_converging=True)
         self.scalars = scalar_registers(self.analysis)
-        self._roots: dict[str, Root] = roots(self.analysis)
+        self._spaces = {variable.name: variable.space for variable in module.variables.values()}
+        self._roots: dict[str, Root] = roots(self.analysis, self._spaces)
         self._params = {param.name: param.offset for param in function.params}
         self._shared, self.static_shared = _lay_out(_shared_variables(module, function))
         self._locals, self.local_bytes = _lay_out([v for v in function.locals if v.space == "local"])
@@ -129,21 +132,35 @@ class Variables(Lanes):
     def site(
         self, access: int, space: int, *, size: int = 0, operand: Mem | None = None, step: int = 0, parts: int = 1
     ) -> int:
-        parameter, low, high = -1, -1, -1
+        parameter, low, high, variable = -1, -1, -1, -1
         if operand is not None:
-            kind, where = of_address(operand, self._roots)
+            kind, where = of_address(operand, self._roots, self._spaces)
             if kind == "parameter" and isinstance(where, int):
                 parameter = where
             elif kind == "shared" and isinstance(where, str) and where in self._shared and space == SPACES["shared"]:
                 start, length = self._shared[where]
                 low, high = (start, start + length) if length else (self.static_shared, -1)
+            variable = self._variable_number(kind, where)
         if size and space in (SPACES["shared"], SPACES["generic"]):
             self.granule = min(self.granule, step or size)
-        strong = int("volatile" in self.instruction.mods)
-        if access == ATOMIC or not _STRONG.isdisjoint(self.instruction.mods):
+        mods = self.instruction.mods
+        strong = int(not _WEAKLY_STRONG.isdisjoint(mods))
+        if access == ATOMIC or not _STRONG.isdisjoint(mods):
             strong = 2
-        self.sites.append(Site(self.index, space, access, size, parameter, low, high, strong, parts))
+        granule = min(step or size, 4)
+        made = Site(
+            self.index, space, access, size, parameter, low, high, strong, parts, variable, granule, int("nc" in mods)
+        )
+        self.sites.append(made)
         return len(self.sites) - 1
+
+    def _variable_number(self, kind: str, where: str | int) -> int:
+        """``kw_site.variable`` of an address derived so."""
+        if kind in ("shared", "local"):
+            return ELSEWHERE
+        if kind == "variable" and isinstance(where, str):
+            return self.symbols.setdefault(where, len(self.symbols))
+        return -1
 
 
 def _lay_out(variables: list[Variable]) -> tuple[dict[str, tuple[int, int]], int]:

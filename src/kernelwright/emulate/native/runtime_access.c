@@ -3,7 +3,7 @@
  * Why out of line: inlined into generated code they would be most of its compile time; called, they cost some 20 ns
  * (2026-11). The rule: a load that is not admitted gives poison, a store is dropped, the rest of the warp goes on.
  */
-#include "runtime_shadow.h"
+#include "runtime_global.h"
 #include <string.h>
 
 #define EACH(l, mask) for (uint32_t rest_ = (mask), l; rest_ && (l = (uint32_t)__builtin_ctz(rest_), 1); rest_ &= rest_ - 1)
@@ -30,6 +30,9 @@ HOLDS_POISON(16, KW_POISON16)
 HOLDS_POISON(32, KW_POISON16 * 0x10001u)
 HOLDS_POISON(64, KW_POISON16 * 0x0001000100010001ull)
 
+/* Spaces that reach global memory. */
+#define IS_WIDE(space) ((space) == KW_IN_GLOBAL || (space) == KW_IN_GENERIC)
+
 #define DEFINE(space_name, SPACE, size, parts)                                                                         \
   KW_API void kw_ld_##space_name##_##size##x##parts(kw_warp *w, uint32_t mask, uint32_t site) {                        \
     typedef uint##size##_t element;                                                                                    \
@@ -41,6 +44,9 @@ HOLDS_POISON(64, KW_POISON16 * 0x0001000100010001ull)
       allowed = kw_admit(w, mask, site, bytes, KW_LOAD, SPACE);                                                        \
       if (allowed != mask) poison_lanes(w, mask & ~allowed, step, parts);                                              \
       if (SPACE == KW_IN_GENERIC) kw_touch_generic(w, allowed, site, bytes, NULL, step);                               \
+      if (IS_WIDE(SPACE)) kw_written(w, kw_cover_lanes(w, allowed, site, bytes, NULL, step));                          \
+    } else if (IS_WIDE(SPACE)) {                                                                                       \
+      kw_cover_read(w, mask, site, bytes, step, dense);                                                                \
     }                                                                                                                  \
     if (SPACE == KW_IN_SHARED) kw_shadow_load(w, allowed, site, bytes, step, dense);                                   \
     int poisoned = -1;                                                                                                 \
@@ -65,9 +71,13 @@ HOLDS_POISON(64, KW_POISON16 * 0x0001000100010001ull)
     const element(*d)[KW_LANES] = (const element(*)[KW_LANES])w->d;                                                    \
     int dense;                                                                                                         \
     uint32_t allowed = mask;                                                                                           \
+    uint64_t held = 0;                                                                                                 \
     if (__builtin_expect(!fits(w, mask, site, bytes, SPACE, &dense), 0)) {                                             \
       allowed = kw_admit(w, mask, site, bytes, KW_STORE, SPACE);                                                       \
       if (SPACE == KW_IN_GENERIC) kw_touch_generic(w, allowed, site, bytes, (const uint8_t *)w->d, step);              \
+      if (IS_WIDE(SPACE)) held = kw_cover_lanes(w, allowed, site, bytes, (const uint8_t *)w->d, step);                 \
+    } else if (IS_WIDE(SPACE)) {                                                                                       \
+      held = kw_cover_write(w, mask, site, bytes, step, dense);                                                        \
     }                                                                                                                  \
     if (SPACE == KW_IN_SHARED) kw_shadow_store(w, allowed, site, bytes, step, dense);                                  \
     if (allowed == ~0u && dense && SPACE != KW_IN_LOCAL) {                                                             \
@@ -78,6 +88,7 @@ HOLDS_POISON(64, KW_POISON16 * 0x0001000100010001ull)
       EACH(l, allowed)                                                                                                 \
       for (int j = 0; j < parts; j++) ((element *)place(w, SPACE, (int)l))[j] = d[j][l];                               \
     }                                                                                                                  \
+    if (IS_WIDE(SPACE)) kw_written(w, held);                                                                           \
   }
 
 #define WIDTHS(space_name, SPACE)                                                                                      \

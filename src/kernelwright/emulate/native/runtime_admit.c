@@ -3,7 +3,7 @@
  * The rule: exact bounds. An address must lie in one allocation, and where the code shows which kernel parameter it is
  * derived from, in that parameter's allocation: an index that runs from one tensor into the next is caught too.
  */
-#include "runtime_access.h"
+#include "runtime_global.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +14,7 @@ static int usable(int kind, int access) {
 
 static uint64_t parameter_pointer(const kw_warp *w, const kw_site *site) {
   uint64_t pointer = 0;
+  if (site->variable >= 0) return w->symbols[site->variable];
   if (site->parameter >= 0) memcpy(&pointer, w->params + site->parameter, sizeof pointer);
   return pointer;
 }
@@ -164,6 +165,7 @@ uint32_t kw_admit(kw_warp *w, uint32_t mask, uint32_t number, uint32_t bytes, in
       if (good) {
         range->lo = base;
         range->last = size - bytes;
+        range->cover = kw_cover_at(w->block->run, base);
       }
     }
     if (!good) report_global(w, number, l, a, bytes, access);

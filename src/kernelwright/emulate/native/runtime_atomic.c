@@ -2,7 +2,7 @@
  *
  * The rule: within a warp lanes take their turn in lane order, so that one block's result never varies.
  */
-#include "runtime_shadow.h"
+#include "runtime_global.h"
 #include <string.h>
 
 /* In the order of codegen/atomics.py. */
@@ -108,6 +108,7 @@ KW_API void kw_atomic(kw_warp *w, uint32_t mask, uint32_t site, int space, int o
   if (space == KW_IN_SHARED && allowed) kw_touch(w, allowed, site, bytes, (const uint32_t *)w->a, NULL, bytes);
   if (space == KW_IN_GENERIC && allowed) kw_touch_generic(w, allowed, site, bytes, NULL, bytes);
   if (space != KW_IN_SHARED && allowed) kw_uninitialised(w, allowed, site, bytes, bytes, space);
+  uint64_t held = kw_is_narrow(space) ? 0 : kw_cover_lanes(w, allowed, site, bytes, NULL, bytes);
   for (int l = 0; l < KW_LANES; l++) {
     if (!(mask >> l & 1)) continue;
     uint64_t y = w->d[0][l], z = w->d[1][l], was = KW_POISON16 * 0x0001000100010001ull;
@@ -119,4 +120,5 @@ KW_API void kw_atomic(kw_warp *w, uint32_t mask, uint32_t site, int space, int o
     }
     w->d[0][l] = was;
   }
+  kw_written(w, held);
 }

@@ -98,14 +98,14 @@ kw_block *kw_new_block(kw_run *r, kw_counts *counts) {
   uint64_t total = r->static_shared + r->dynamic_shared;
   for (uint32_t i = 0; i < r->n_sites; i++) {
     const kw_site *s = &r->sites[i];
-    kw_range range = {0xdead000000000000ull, 0};
+    kw_range range = {0xdead000000000000ull, 0, NULL};
     uint64_t low = 0, high = s->space == KW_IN_SHARED ? total : r->local_bytes;
     if (s->space == KW_IN_SHARED && s->low >= 0) {
       low = (uint64_t)s->low;
       if (s->high >= 0) high = (uint64_t)s->high;
     }
     if ((s->space == KW_IN_SHARED || s->space == KW_IN_LOCAL) && low + (uint64_t)s->bytes <= high)
-      range = (kw_range){low, high - low - (uint64_t)s->bytes};
+      range = (kw_range){low, high - low - (uint64_t)s->bytes, NULL};
     b->ranges[i] = range;
   }
   return b;

@@ -5,7 +5,7 @@
  * in an order and width of its own, so results are listed as approximate (integers are exact). cp.async copies at once,
  * which every program that waits as it must cannot tell from later.
  */
-#include "runtime_shadow.h"
+#include "runtime_global.h"
 #include <immintrin.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -210,6 +210,7 @@ KW_API void kw_cp_async(kw_warp *w, uint32_t mask, uint32_t load_site, uint32_t 
       good = kw_admit(w, 1u << l, load_site, unit, KW_LOAD, KW_IN_GLOBAL);
     }
     w->a[l] = start;
+    if (good) kw_written(w, kw_cover_lanes(w, 1u << l, load_site, bytes, NULL, bytes));
     if (good) memcpy(moved[l], (const void *)start, wanted);
     else
       for (uint32_t i = 0; i < wanted; i++) moved[l][i] = i & 1 ? KW_POISON16 >> 8 : KW_POISON16 & 255;

@@ -4,7 +4,7 @@
  * arrived everywhere): a missed race is a pity, a false one makes people switch the check off.
  */
 #define _GNU_SOURCE
-#include "runtime_shadow.h"
+#include "runtime_global.h"
 #include "runtime_block.h"
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ kw_shadow *kw_new_shadow(const kw_run *r, uint32_t warps) {
   s->granules = (uint32_t)((r->static_shared + r->dynamic_shared) >> s->shift) + KW_LANES;
   s->n_sites = r->n_sites;
   s->warps = warps;
-  uint64_t entries = 3ull * s->granules + KW_RECENT_EVENTS + 2ull * warps * s->n_sites;
+  uint64_t entries = 3ull * s->granules + KW_RECENT_EVENTS + 3ull * warps * s->n_sites;
   s->bytes = entries * sizeof(uint32_t);
   s->memory = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (s->memory == MAP_FAILED) {
@@ -29,8 +29,12 @@ kw_shadow *kw_new_shadow(const kw_run *r, uint32_t warps) {
   s->second = s->reader + s->granules;
   s->seen = s->second + s->granules;
   s->first = s->seen + (uint64_t)warps * s->n_sites;
-  s->events = s->first + (uint64_t)warps * s->n_sites;
+  s->global_seen = s->first + (uint64_t)warps * s->n_sites;
+  s->events = s->global_seen + (uint64_t)warps * s->n_sites;
   s->next = 1;
+  s->own_numbers = (kw_numbers){1, 1};
+  s->numbers = r->watch && !r->parallel ? &r->watch->numbers : &s->own_numbers;
+  if (r->watch) kw_more_numbers(r->watch, s->numbers);
   return s;
 }
 
@@ -44,7 +48,12 @@ void kw_free_shadow(kw_shadow *s) {
 static void order_all(kw_block *b) {
   kw_shadow *s = b->shadow;
   s->full = s->next;
-  for (uint32_t i = 0; i < s->warps; i++) kw_warp_of(b, i)->clock = s->interval[i] = s->next;
+  s->global_full = s->numbers->next;
+  for (uint32_t i = 0; i < s->warps; i++) {
+    kw_warp *w = kw_warp_of(b, i);
+    w->clock = s->interval[i] = s->next;
+    w->global_clock = s->global_full;
+  }
 }
 
 static void forget_orders(kw_shadow *s) {
@@ -53,6 +62,8 @@ static void forget_orders(kw_shadow *s) {
   memset(s->has_released, 0, sizeof s->has_released);
   memset(s->fence, 0, sizeof s->fence);
   s->fenced = 0;
+  memset(s->released_acquired, 0, sizeof s->released_acquired);
+  s->fence_acquired = 0;
 }
 
 void kw_start_shadow(kw_block *b) {
@@ -63,6 +74,7 @@ void kw_start_shadow(kw_block *b) {
   }
   s->start = s->next;
   forget_orders(s);
+  memset(s->acquired, 0, sizeof s->acquired);
   for (uint32_t i = 0; i < s->warps; i++) s->copies[i].n = s->copies[i].group = 0;
   order_all(b);
 }
@@ -76,6 +88,7 @@ static void renumber(kw_block *b) {
   kw_forget_mbarrier_orders(b);
   s->start = 1;
   s->next = 2;
+  kw_lose_past(b);
   order_all(b);
 }
 
@@ -100,14 +113,21 @@ void kw_order_release(kw_warp *w, uint32_t *clock) {
   kw_shadow *s = w->shadow;
   raise_to(clock, s->known[w->index], s->warps);
   clock[w->index] = s->next;
-  w->clock = s->next;
+  if (s->acquired[w->index] > s->fence_acquired) s->fence_acquired = s->acquired[w->index];
+  kw_lanes_met(w);
 }
 
-void kw_order_acquire(kw_warp *w, const uint32_t *clock) { raise_to(w->shadow->known[w->index], clock, w->shadow->warps); }
+void kw_order_acquire(kw_warp *w, const uint32_t *clock) {
+  kw_shadow *s = w->shadow;
+  raise_to(s->known[w->index], clock, s->warps);
+  if (s->fence_acquired > s->acquired[w->index]) s->acquired[w->index] = s->fence_acquired;
+}
 
 void kw_release(kw_warp *w, uint32_t id) {
-  kw_order_release(w, w->shadow->released[id & 15]);
-  w->shadow->has_released[id & 15] = 1;
+  kw_shadow *s = w->shadow;
+  kw_order_release(w, s->released[id & 15]);
+  s->has_released[id & 15] = 1;
+  if (s->acquired[w->index] > s->released_acquired[id & 15]) s->released_acquired[id & 15] = s->acquired[w->index];
 }
 
 /* Copies that a barrier overtakes are still to be waited for: their writes happen after it. */
@@ -126,6 +146,9 @@ void kw_join(kw_block *b, uint32_t id, const uint32_t *lanes) {
   int whole = !s->has_released[id];
   for (uint32_t i = 0; i < s->warps; i++) whole &= lanes[i] == kw_warp_of(b, i)->live;
   if (whole) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < s->warps; i++) most = s->acquired[i] > most ? s->acquired[i] : most;
+    for (uint32_t i = 0; i < s->warps; i++) s->acquired[i] = most;
     order_all(b);
   } else {
     uint32_t *joined = s->released[id];
@@ -134,9 +157,12 @@ void kw_join(kw_block *b, uint32_t id, const uint32_t *lanes) {
     for (uint32_t i = 0; i < s->warps; i++) {
       if (!lanes[i]) continue;
       raise_to(s->known[i], joined, s->warps);
-      kw_warp_of(b, i)->clock = s->interval[i] = s->next;
+      s->interval[i] = s->next;
+      kw_lanes_met(kw_warp_of(b, i));
+      if (s->released_acquired[id] > s->acquired[i]) s->acquired[i] = s->released_acquired[id];
     }
   }
+  s->released_acquired[id] = 0;
   memset(s->released[id], 0, sizeof s->released[id]);
   s->has_released[id] = 0;
   carry_copies(b);
@@ -149,7 +175,16 @@ KW_API void kw_fence(kw_warp *w) {
   raise_to(s->fence, s->known[w->index], s->warps);
   raise_to(s->known[w->index], s->fence, s->warps);
   s->fenced = 1;
-  w->clock = s->next;
+  uint32_t *mine = &s->acquired[w->index];
+  if (*mine > s->fence_acquired) s->fence_acquired = *mine;
+  *mine = s->fence_acquired;
+  kw_lanes_met(w);
+}
+
+/* A fence that other blocks may see, too. */
+KW_API void kw_fence_device(kw_warp *w) {
+  kw_fence(w);
+  kw_publish(w);
 }
 
 KW_API void kw_warp_met(kw_warp *w) { kw_lanes_met(w); }

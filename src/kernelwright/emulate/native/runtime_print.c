@@ -148,7 +148,7 @@ KW_API void kw_heap_free(kw_warp *w, uint32_t mask) {
     if (mask >> l & 1) kw_heap_give((void *)w->d[0][l]);
   for (uint32_t i = 0; i < w->block->run->n_sites; i++)
     if (w->block->run->sites[i].space != KW_IN_SHARED && w->block->run->sites[i].space != KW_IN_LOCAL)
-      w->ranges[i] = (kw_range){0xdead000000000000ull, 0};
+      w->ranges[i] = (kw_range){0xdead000000000000ull, 0, NULL};
 }
 
 /* Reads of the clock by one warp of a block from which on it waits for time to pass, and so makes it pass. */

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "runtime_block.h"
 #include "runtime_count.h"
+#include "runtime_global.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,6 +229,7 @@ KW_API int kw_run_launch(kw_run *r) {
   if (r->worker_limit && workers > r->worker_limit) workers = r->worker_limit;
   if (workers > r->blocks) workers = r->blocks;
   if (workers > 256) workers = 256;
+  r->watch = kw_watch_start(r);
   if (!r->parallel) {
     run_in_order(r);
   } else {
@@ -237,6 +239,8 @@ KW_API int kw_run_launch(kw_run *r) {
     parallel_worker(r);
     for (uint64_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
   }
+  kw_watch_end(r->watch);
+  r->watch = NULL;
   now_at.kernel = NULL;
   kw_finish_counts(r);
   if (r->interrupted || kw_interrupted) {

@@ -22,6 +22,9 @@ typedef struct kw_pending { uint32_t address, bytes, lane, site, group; } kw_pen
 /* Copies of one warp that are still under way (cp.async). */
 typedef struct kw_copies { kw_pending *list; uint32_t n, capacity, group; } kw_copies;
 
+/* Numbers for events of global memory that are still to be given: next, and the one behind the last. */
+typedef struct kw_numbers { uint32_t next, end; } kw_numbers;
+
 struct kw_shadow {
   uint32_t *writer, *reader, *second;   /* entries, one a granule; second: the last reader of another warp than reader */
   uint32_t *events;                     /* [KW_RECENT_EVENTS]: the site of event `full + i` */
@@ -34,6 +37,11 @@ struct kw_shadow {
   uint8_t has_released[KW_BARRIERS];
   uint8_t fenced;
   kw_copies copies[KW_LANES];
+  /* Global memory (runtime_global.h): of its events, the first since the last whole barrier, each site's last one in each
+   * warp, and what each warp has acquired; of a barrier and of the block's fences, what came along. */
+  kw_numbers *numbers, own_numbers;
+  uint32_t global_full, *global_seen;
+  uint32_t acquired[KW_LANES], released_acquired[KW_BARRIERS], fence_acquired;
   uint8_t *memory;
   uint64_t bytes;
 };
@@ -212,7 +220,10 @@ INLINE void kw_shadow_store(kw_warp *w, uint32_t allowed, uint32_t site, const u
 }
 
 /* Lanes of the warp have met: what they did before comes before what they do next. */
-INLINE void kw_lanes_met(kw_warp *w) { w->clock = w->shadow->next; }
+INLINE void kw_lanes_met(kw_warp *w) {
+  w->clock = w->shadow->next;
+  w->global_clock = w->shadow->numbers->next;
+}
 
 kw_shadow *kw_new_shadow(const kw_run *, uint32_t warps);
 void kw_free_shadow(kw_shadow *);

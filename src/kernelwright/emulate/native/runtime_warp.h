@@ -24,7 +24,8 @@ enum kw_access { KW_LOAD = 0, KW_STORE = 1, KW_ATOMIC = 2, KW_AT_BARRIER = 3, KW
 enum kw_cause { KW_OUT_OF_BOUNDS = 0, KW_MISALIGNED_ACCESS = 1, KW_LOCAL_OVERRUN = 2, KW_HOST_MEMORY = 3, KW_RAW_POINTER = 4,
                 KW_USE_AFTER_FREE = 5, KW_DIVERGENT_BARRIER = 6, KW_DEADLOCK = 7, KW_WARP_MASK = 8, KW_ASSERTION = 9,
                 KW_TRAPPED = 10, KW_EXITED_BEFORE_BARRIER = 11, KW_SHARED_RACE = 12, KW_TOLERATED_RACE = 13,
-                KW_UNINITIALISED = 14, KW_UNINITIALISED_LOAD = 15 };
+                KW_UNINITIALISED = 14, KW_UNINITIALISED_LOAD = 15, KW_GLOBAL_RACE = 16, KW_TOLERATED_GLOBAL_RACE = 17,
+                KW_STALE_READ = 18 };
 
 /* One place in the code that may fault. */
 typedef struct kw_site {
@@ -33,11 +34,23 @@ typedef struct kw_site {
   int32_t bytes;           /* of one lane's access */
   uint8_t space, access;   /* enum kw_space, enum kw_access */
   uint8_t strong;          /* 1 volatile; 2 atomic, relaxed and above: the latter never race with a strong access */
-  uint8_t parts;           /* bit j: somebody uses component j of what is loaded */
+  uint8_t parts;           /* bit j: somebody uses component j of what is loaded; of an atomic bit 0: that it combines */
+  int32_t variable;        /* the module's variable (an index of kw_run.symbols) that the address is derived from; -1 unknown */
+  uint8_t granule;         /* bytes of one element: what races are told apart by */
+  uint8_t read_only;       /* a load through the read-only cache (ld.global.nc) */
+  uint8_t padding[2];
 } kw_site;
 
-/* The addresses a site may touch: lo <= a and a - lo <= last. */
-typedef struct kw_range { uint64_t lo, last; } kw_range;
+/* Bit of kw_site.parts of an atomic whose result somebody uses. */
+#define KW_RETURNS 2
+
+/* kw_site.variable of an address that is certain to lie in shared or local memory. */
+#define KW_ELSEWHERE (-2)
+
+typedef struct kw_cover kw_cover;
+
+/* The addresses a site may touch: lo <= a and a - lo <= last; and, where accesses there are watched, their shadow. */
+typedef struct kw_range { uint64_t lo, last; const kw_cover *cover; } kw_range;
 
 typedef struct kw_finding {
   int32_t cause, site, lane_space, access;
@@ -45,7 +58,7 @@ typedef struct kw_finding {
   int64_t offset;
   uint32_t thread, bytes;
   int32_t has_allocation, other_site;     /* other_site: of the access that a race is with, which comes first; -1 none */
-  uint32_t other_thread, padding;
+  uint32_t other_thread, other_block;
   kw_allocation allocation;
   char message[512];
 } kw_finding;
@@ -55,6 +68,7 @@ typedef struct kw_block kw_block;
 typedef struct kw_shadow kw_shadow;
 typedef struct kw_mbarriers kw_mbarriers;
 typedef struct kw_counts kw_counts;
+typedef struct kw_watch kw_watch;
 
 typedef struct kw_warp {
   int32_t pcs[KW_LANES];                     /* 0 */
@@ -85,7 +99,7 @@ typedef struct kw_warp {
   uint32_t clock, clock_reads;               /* 2016: the first event since lanes of the warp last met */
   uint64_t *cells;                           /* 2024: of a counted launch; NULL in any other */
   kw_counts *counts;                         /* 2032 */
-  uint64_t padding[1];
+  uint32_t global_clock, reserved;           /* 2040: of events of global memory, as clock is of shared memory's */
 } kw_warp;
 
 _Static_assert(offsetof(kw_warp, count) == 152 && offsetof(kw_warp, block) == 192 && offsetof(kw_warp, tid) == 256 &&
@@ -134,6 +148,7 @@ struct kw_run {
   uint32_t worker_limit, granule;   /* granule: bytes that the races of shared memory are told apart by: 1, 2 or 4 */
   uint64_t *cells;              /* n_cells counters to fill in; NULL: the launch is not counted */
   uint32_t n_cells, n_accesses;
+  uint32_t global_races, unused;    /* global_races: 1 to look for races in global memory */
   /* results */
   int32_t error, interrupted;
   uint64_t count;
@@ -153,8 +168,8 @@ struct kw_run {
   atomic_int stop;
   double started;
   kw_text *texts;
-  void *lock;
   kw_counts *counts;
+  kw_watch *watch;              /* NULL: global memory is not watched */
 };
 
 KW_API int kw_run_launch(kw_run *);
