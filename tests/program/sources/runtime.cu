@@ -20,7 +20,7 @@ __global__ void scale(float* out, const float* in, int n) {
 
 __global__ void total(int* out) {
   atomicAdd(out, 1);
-  if (threadIdx.x == 0) shared_total += 10;
+  if (threadIdx.x == 0) atomicAdd(&shared_total, 10);
 }
 
 __global__ void speak(const char* what) { printf("%s from thread %d, %.3f, %5s|%-4d|%lld\n", what, threadIdx.x, 1.5, "ab", 7, 1ll << 40); }
