@@ -264,6 +264,7 @@ class EmulatedModule:
             worker_limit=workers,
             granule=code.granule,
             global_races=int(global_races),
+            cooperative=int(cooperative),
         )
         if code.cells is not None:
             run.cells = (ctypes.c_uint64 * (code.cells.number + 1))()

@@ -216,6 +216,8 @@ uint64_t kw_cover_lanes(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes
   kw_watch *v = w->block->run->watch;
   if (!v || !mask) return 0;
   uint32_t event = kw_global_event(w, site);
+  /* Who reads a flag may well go round until another warp sets it: it gets fewer rounds before that one has its turn. */
+  if (site_of(w, site)->strong && site_of(w, site)->access != KW_STORE) w->budget -= KW_BUDGET / 64;
   if (!event) return 0;
   uint64_t entry = kw_global_entry(w, event), held = v->parallel ? lock_stripes(v, stripes_of(w, mask, bytes)) : 0;
   const kw_range *range = &w->ranges[site];

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define LINE_WORDS (sizeof(kw_line) / sizeof(uint32_t))
+
 kw_shadow *kw_new_shadow(const kw_run *r, uint32_t warps) {
   kw_shadow *s = calloc(1, sizeof *s);
   if (!s) return NULL;
@@ -17,7 +19,8 @@ kw_shadow *kw_new_shadow(const kw_run *r, uint32_t warps) {
   s->granules = (uint32_t)((r->static_shared + r->dynamic_shared) >> s->shift) + KW_LANES;
   s->n_sites = r->n_sites;
   s->warps = warps;
-  uint64_t entries = 3ull * s->granules + KW_RECENT_EVENTS + 3ull * warps * s->n_sites;
+  s->n_lines = s->granules / KW_LINE + 2;
+  uint64_t entries = 3ull * s->granules + LINE_WORDS * s->n_lines + KW_RECENT_EVENTS + 3ull * warps * s->n_sites;
   s->bytes = entries * sizeof(uint32_t);
   s->memory = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (s->memory == MAP_FAILED) {
@@ -27,7 +30,8 @@ kw_shadow *kw_new_shadow(const kw_run *r, uint32_t warps) {
   s->writer = (uint32_t *)s->memory;
   s->reader = s->writer + s->granules;
   s->second = s->reader + s->granules;
-  s->seen = s->second + s->granules;
+  s->lines = (kw_line *)(s->second + s->granules);
+  s->seen = s->second + s->granules + LINE_WORDS * s->n_lines;
   s->first = s->seen + (uint64_t)warps * s->n_sites;
   s->global_seen = s->first + (uint64_t)warps * s->n_sites;
   s->events = s->global_seen + (uint64_t)warps * s->n_sites;
@@ -69,7 +73,7 @@ static void forget_orders(kw_shadow *s) {
 void kw_start_shadow(kw_block *b) {
   kw_shadow *s = b->shadow;
   if (s->next > KW_EVENTS / 2) {
-    memset(s->memory, 0, (3ull * s->granules + 2ull * s->warps * s->n_sites) * sizeof(uint32_t));
+    memset(s->memory, 0, (3ull * s->granules + LINE_WORDS * s->n_lines + 2ull * s->warps * s->n_sites) * sizeof(uint32_t));
     s->next = 1;
   }
   s->start = s->next;
@@ -83,7 +87,7 @@ void kw_start_shadow(kw_block *b) {
 static void renumber(kw_block *b) {
   kw_shadow *s = b->shadow;
   for (uint32_t g = 0; g < s->granules; g++) s->writer[g] = s->writer[g] >= s->start << 10 ? KW_ENTRY(1u, 0u) : 0;
-  memset(s->reader, 0, (2ull * s->granules + 2ull * s->warps * s->n_sites) * sizeof(uint32_t));
+  memset(s->reader, 0, (2ull * s->granules + LINE_WORDS * s->n_lines + 2ull * s->warps * s->n_sites) * sizeof(uint32_t));
   forget_orders(s);
   kw_forget_mbarrier_orders(b);
   s->start = 1;
@@ -137,7 +141,10 @@ static void carry_copies(kw_block *b) {
     for (uint32_t k = 0; k < s->copies[i].n; k++) {
       const kw_pending *p = &s->copies[i].list[k];
       uint32_t entry = KW_ENTRY(kw_event(kw_warp_of(b, i), p->site), i) | p->lane;
-      for (uint32_t g = p->address >> s->shift; g < (p->address + p->bytes) >> s->shift; g++) s->writer[g] = entry;
+      for (uint32_t g = p->address >> s->shift; g < (p->address + p->bytes) >> s->shift; g++) {
+        s->writer[g] = entry;
+        s->lines[g / KW_LINE].written = entry >> 10;
+      }
     }
 }
 

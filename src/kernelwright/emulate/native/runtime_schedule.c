@@ -164,14 +164,17 @@ static void run_in_order(kw_run *r) {
   kw_counts *counts = kw_new_counts(r);
   int more = resident != NULL;
   while (more || n) {
-    if (more && (!n || (idle >= (n == 1 ? PATIENCE : 1) && n < limit))) {
+    while (more && (!n || (n < limit && (r->cooperative || idle >= (n == 1 ? PATIENCE : 1))))) {
       uint64_t i = next_block(r);
       if (i == ~0ull) {
         more = 0;
       } else {
         kw_block *b = spare ? spare : kw_new_block(r, counts);
         spare = NULL;
-        if (!b) break;
+        if (!b) {
+          more = 0;
+          break;
+        }
         kw_start_block(b, i);
         resident[n++] = b;
         idle = 0;

@@ -102,6 +102,14 @@ static int changes_nothing(const kw_warp *w, uint32_t mask, uint32_t lane, const
   return s->writer[(a[lane] + at) >> s->shift] >= s->start << 10 && !memcmp(mine, w->shared + a[lane] + at, size);
 }
 
+/* What a line remembers of a warp that read all of it, for one granule; 0 for what is before the last whole barrier. */
+static uint32_t whole_read(const kw_warp *w, uint32_t entry, uint32_t g) {
+  const kw_shadow *s = w->shadow;
+  if (entry >> 10 < s->full) return 0;
+  uint32_t n = (uint32_t)site_of(w, site_of_event(s, entry >> 10))->bytes >> s->shift;
+  return kw_line_entry(entry, g, n ? n : 1);
+}
+
 INLINE void judge(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint32_t *a, const uint8_t *data,
                   uint32_t step, const int enters) {
   kw_shadow *s = w->shadow;
@@ -115,7 +123,10 @@ INLINE void judge(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, cons
     if (reads && enters && a[lane] == before) continue; /* the lane before read the same */
     before = a[lane];
     for (uint32_t k = 0; k < n; k++) {
-      uint32_t g = (a[lane] >> shift) + k, seen[3] = {s->writer[g], s->reader[g], s->second[g]}, bad = 0;
+      uint32_t g = (a[lane] >> shift) + k, bad = 0;
+      kw_line *line = s->lines + g / KW_LINE;
+      uint32_t seen[5] = {s->writer[g], s->reader[g], s->second[g], whole_read(w, line->reader, g),
+                          whole_read(w, line->second, g)};
       if (seen[0] < s->start << 10 && about->access != KW_STORE &&
           about->parts >> (k << shift) / step & 1)
         report_unwritten(w, lane, site, a[lane] + (k << shift), bytes);
@@ -123,7 +134,7 @@ INLINE void judge(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, cons
       const uint32_t event_of = seen[0] >> 10;
       const int atomics = about->access == KW_ATOMIC && event_of >= s->full && !s->fenced &&
                           site_of(w, site_of_event(s, event_of))->access == KW_ATOMIC;
-      for (int i = atomics; i < (writes ? 3 : 1) && !bad; i++)
+      for (int i = atomics; i < (writes ? 5 : 1) && !bad; i++)
         if (__builtin_expect(KW_AGAINST(seen[i], mine, s->full << 10, w->clock << 10), 0))
           bad = against(w, seen[i], mine, site) ? seen[i] : 0;
       if (bad && !(about->access == KW_STORE && data &&
@@ -132,9 +143,11 @@ INLINE void judge(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, cons
       if (!enters) continue;
       if (writes) {
         s->writer[g] = mine;
+        line->written = event;
       } else {
         if ((seen[1] ^ mine) & KW_WARP_BITS) s->second[g] = seen[1];
         s->reader[g] = mine;
+        line->read = event;
       }
     }
   }

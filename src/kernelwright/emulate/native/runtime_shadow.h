@@ -22,14 +22,21 @@ typedef struct kw_pending { uint32_t address, bytes, lane, site, group; } kw_pen
 /* Copies of one warp that are still under way (cp.async). */
 typedef struct kw_copies { kw_pending *list; uint32_t n, capacity, group; } kw_copies;
 
+/* 32 granules in a row: what a warp reads as a whole is kept here alone, and what an access need not look at its granules
+ * for. written, read: the greatest event of a store to one of them, and of a load that is kept with the granules; complete:
+ * the first event of the block in which all of them were found written. */
+#define KW_LINE 32u
+typedef struct kw_line { uint32_t reader, second, written, read, complete; } kw_line;
+
 /* Numbers for events of global memory that are still to be given: next, and the one behind the last. */
 typedef struct kw_numbers { uint32_t next, end; } kw_numbers;
 
 struct kw_shadow {
   uint32_t *writer, *reader, *second;   /* entries, one a granule; second: the last reader of another warp than reader */
+  kw_line *lines;
   uint32_t *events;                     /* [KW_RECENT_EVENTS]: the site of event `full + i` */
   uint32_t *seen, *first;               /* [warps][sites]: the last event of a site; its first since the warp's barrier */
-  uint32_t granules, shift, n_sites, warps; /* shift: log2 of a granule's bytes */
+  uint32_t granules, n_lines, shift, n_sites, warps; /* shift: log2 of a granule's bytes */
   uint32_t next, full, start;           /* the next event; the first since the last whole barrier; the first of the block */
   uint32_t interval[KW_LANES];          /* each warp: the first event since its last barrier */
   uint32_t known[KW_LANES][KW_LANES];   /* [w][v]: events of warp v below this come before what warp w does now */
@@ -78,52 +85,111 @@ INLINE uint32_t kw_event(kw_warp *w, uint32_t site) {
 /* Is it not certain that nothing stands against a load: written in this block, and before its last whole barrier? */
 #define KW_DOUBT(s, e) ((e) - ((s)->start << 10) >= ((s)->full - (s)->start) << 10)
 
+/* The greatest event of anything that happened to a line. */
+INLINE uint32_t kw_line_last(const kw_line *l) {
+  uint32_t a = l->written > l->read ? l->written : l->read, b = l->reader > l->second ? l->reader : l->second;
+  return a > b >> 10 ? a : b >> 10;
+}
+
+/* Notes it where all granules of a line have been written in this block. */
+INLINE void kw_try_complete(kw_shadow *s, uint32_t line) {
+  const uint32_t *writer = s->writer + line * KW_LINE;
+  uint32_t unwritten = 0;
+  for (uint32_t i = 0; i < KW_LINE; i++) unwritten |= (uint32_t)(writer[i] < s->start << 10);
+  if (!unwritten) s->lines[line].complete = s->start;
+}
+
+/* The two lanes' worth of what a line remembers of whole reads, as an entry for its granule i; n: granules a lane. */
+INLINE uint32_t kw_line_entry(uint32_t entry, uint32_t i, uint32_t n) { return entry + (i & (KW_LINE - 1)) / n; }
+
+INLINE int kw_is_settled(const kw_shadow *s, const kw_line *l) { return l->written < s->full && l->complete == s->start; }
+
+INLINE void kw_line_read(kw_line *l, uint32_t entry) {
+  if ((l->reader ^ entry) & KW_WARP_BITS) l->second = l->reader;
+  l->reader = entry;
+}
+
+/* 32 lanes, n granules each, from the start of a line on: n lines that are read as wholes. */
+INLINE void kw_lines_load(kw_warp *w, uint32_t site, const uint32_t bytes, const uint32_t step, uint32_t at, const uint32_t n) {
+  kw_shadow *s = w->shadow;
+  const uint32_t entry = KW_ENTRY(kw_event(w, site), w->index);
+  kw_line *l = s->lines + at / KW_LINE;
+  int settled = 1;
+  for (uint32_t p = 0; p < n; p++) settled &= kw_is_settled(s, l + p);
+  if (__builtin_expect(!settled, 0)) {
+    const uint32_t *writer = s->writer + at, full = s->full << 10, start = s->start << 10, clock = w->clock << 10;
+    uint32_t bad = 0, unwritten = 0;
+    for (uint32_t i = 0; i < KW_LANES * n; i++) {
+      uint32_t e = writer[i], mine = entry + i / n;
+      unwritten |= (uint32_t)(e < start);
+      bad |= (uint32_t)KW_AGAINST(e, mine, full, clock);
+    }
+    if (!unwritten)
+      for (uint32_t p = 0; p < n; p++) l[p].complete = s->start;
+    if (bad | unwritten) kw_judge(w, ~0u, site, bytes, (const uint32_t *)w->a, NULL, step);
+  }
+  for (uint32_t p = 0; p < n; p++) kw_line_read(l + p, entry + p * KW_LANES / n);
+}
+
 /* `lanes` lanes up to the last, each at n granules behind those of the lane before: 32 of them, or one for a broadcast. */
 INLINE void kw_dense_load(kw_warp *w, uint32_t site, const uint32_t bytes, const uint32_t step, const int lanes,
                           const int n) {
   kw_shadow *s = w->shadow;
-  const uint32_t event = kw_event(w, site), at = ((const uint32_t *)w->a)[0] >> s->shift;
+  const uint32_t at = ((const uint32_t *)w->a)[0] >> s->shift;
+  if (lanes == KW_LANES && at % KW_LINE == 0) {
+    kw_lines_load(w, site, bytes, step, at, (uint32_t)n);
+    return;
+  }
+  const uint32_t event = kw_event(w, site), size = (uint32_t)(lanes * n);
   const uint32_t *writer = s->writer + at;
   uint32_t *restrict reader = s->reader + at, *restrict second = s->second + at;
-  const uint32_t entry = KW_ENTRY(event, w->index) + KW_LANES - (uint32_t)lanes, size = (uint32_t)(lanes * n);
-  const uint32_t full = s->full << 10, start = s->start << 10, clock = w->clock << 10;
-  uint32_t doubt = 0, bad = 0;
+  const uint32_t entry = KW_ENTRY(event, w->index) + KW_LANES - (uint32_t)lanes;
+  uint32_t settled = 1;
+  for (uint32_t p = at / KW_LINE; p <= (at + size - 1) / KW_LINE; p++) {
+    settled &= (uint32_t)kw_is_settled(s, s->lines + p);
+    s->lines[p].read = event;
+  }
   for (uint32_t i = 0; i < size; i++) {
     uint32_t r = reader[i];
-    doubt |= (uint32_t)KW_DOUBT(s, writer[i]);
     second[i] = (r ^ entry) & KW_WARP_BITS ? r : second[i];
     reader[i] = entry + i / (uint32_t)n;
   }
-  if (__builtin_expect(!doubt, 1)) return;
+  if (settled) return;
+  const uint32_t full = s->full << 10, start = s->start << 10, clock = w->clock << 10;
+  uint32_t bad = 0;
   for (uint32_t i = 0; i < size; i++) {
     uint32_t e = writer[i], mine = entry + i / (uint32_t)n;
     bad |= (uint32_t)(e < start) | (uint32_t)KW_AGAINST(e, mine, full, clock);
   }
   if (bad) kw_judge(w, ~0u << (KW_LANES - lanes), site, bytes, (const uint32_t *)w->a, NULL, step);
+  else kw_try_complete(s, at / KW_LINE);
 }
 
 INLINE void kw_dense_store(kw_warp *w, uint32_t site, const uint32_t bytes, const uint32_t step, const int n) {
   kw_shadow *s = w->shadow;
   const uint32_t event = kw_event(w, site), at = ((const uint32_t *)w->a)[0] >> s->shift;
+  const uint32_t size = KW_LANES * (uint32_t)n, lines = (at % KW_LINE + size + KW_LINE - 1) / KW_LINE;
   uint32_t *writer = s->writer + at;
   const uint32_t *reader = s->reader + at, *second = s->second + at;
   const uint32_t entry = KW_ENTRY(event, w->index), full = s->full << 10, clock = w->clock << 10;
+  kw_line *l = s->lines + at / KW_LINE;
   uint32_t last = 0, bad = 0;
-  for (uint32_t i = 0; i < KW_LANES * (uint32_t)n; i++) {
-    uint32_t e = writer[i], r = reader[i], q = second[i];
-    e = e > r ? e : r;
-    e = e > q ? e : q;
+  for (uint32_t p = 0; p < lines; p++) {
+    uint32_t e = kw_line_last(l + p);
     last = e > last ? e : last;
+    l[p].written = event;
+    if (at % KW_LINE == 0) l[p].complete = s->start;
   }
-  if (__builtin_expect(last >= full, 0)) {
-    for (uint32_t i = 0; i < KW_LANES * (uint32_t)n; i++) {
+  if (__builtin_expect(last >= s->full, 0)) {
+    for (uint32_t i = 0; i < size; i++) {
       uint32_t e = writer[i], r = reader[i], q = second[i], mine = entry + i / (uint32_t)n;
       bad |= (uint32_t)KW_AGAINST(e, mine, full, clock) | (uint32_t)KW_AGAINST(r, mine, full, clock) |
              (uint32_t)KW_AGAINST(q, mine, full, clock);
     }
+    for (uint32_t p = 0; p < lines; p++) bad |= (uint32_t)((l[p].reader >= full) | (l[p].second >= full));
     if (bad) kw_judge(w, ~0u, site, bytes, (const uint32_t *)w->a, (const uint8_t *)w->d, step);
   }
-  for (uint32_t i = 0; i < KW_LANES * (uint32_t)n; i++) writer[i] = entry + i / (uint32_t)n;
+  for (uint32_t i = 0; i < size; i++) writer[i] = entry + i / (uint32_t)n;
 }
 
 /* Lanes of a full warp that suffice, where the first half of them, or all, have the addresses of the others. */
@@ -157,6 +223,7 @@ INLINE void kw_scattered_load(kw_warp *w, uint32_t mask, uint32_t site, const ui
       second[k] = (r ^ entry) & KW_WARP_BITS ? r : second[k];
       reader[k] = entry | lane;
     }
+    s->lines[at / KW_LINE].read = entry >> 10;
     doubtful |= doubt << lane;
   }
   if (__builtin_expect(doubtful != 0, 0)) kw_judge(w, doubtful, site, bytes, a, NULL, step);
@@ -176,6 +243,9 @@ INLINE void kw_scattered_store(kw_warp *w, uint32_t mask, uint32_t site, const u
       e = e > q ? e : q;
       last = e > last ? e : last;
     }
+    const kw_line *l = s->lines + at / KW_LINE;
+    last = l->reader > last ? l->reader : last;
+    last = l->second > last ? l->second : last;
   }
   if (__builtin_expect(last >= full, 0)) {
     kw_touch(w, mask, site, bytes, a, (const uint8_t *)w->d, step);
@@ -187,6 +257,7 @@ INLINE void kw_scattered_store(kw_warp *w, uint32_t mask, uint32_t site, const u
       twice |= (uint32_t)(s->writer[at + (uint32_t)k] >= full);
       s->writer[at + (uint32_t)k] = entry | lane;
     }
+    s->lines[at / KW_LINE].written = event;
   }
   if (__builtin_expect(twice, 0)) kw_judge(w, mask, site, bytes, a, (const uint8_t *)w->d, step);
 }
@@ -194,6 +265,7 @@ INLINE void kw_scattered_store(kw_warp *w, uint32_t mask, uint32_t site, const u
 /* All lanes of a full warp read one place: as if the last lane alone did. */
 INLINE int kw_is_broadcast(const uint32_t *a) {
   uint32_t apart = 0;
+  if (a[0] != a[KW_LANES - 1]) return 0;
   for (int l = 0; l < KW_LANES; l++) apart |= a[l] ^ a[0];
   return !apart;
 }

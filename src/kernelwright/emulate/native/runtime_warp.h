@@ -148,7 +148,7 @@ struct kw_run {
   uint32_t worker_limit, granule;   /* granule: bytes that the races of shared memory are told apart by: 1, 2 or 4 */
   uint64_t *cells;              /* n_cells counters to fill in; NULL: the launch is not counted */
   uint32_t n_cells, n_accesses;
-  uint32_t global_races, unused;    /* global_races: 1 to look for races in global memory */
+  uint32_t global_races, cooperative; /* 1: look for races in global memory; 1: all blocks are resident from the start */
   /* results */
   int32_t error, interrupted;
   uint64_t count;
