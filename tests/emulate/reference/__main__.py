@@ -14,6 +14,7 @@ MODULES = (
     "integer_cases", "float_cases", "approximate_cases", "convert_cases", "memory_cases", "warp_cases", "control_cases",
     "async_cases",
     "video_cases",
+    "matrix_cases",
 )  # fmt: skip
 for module in MODULES:
     importlib.import_module(module).all_cases()

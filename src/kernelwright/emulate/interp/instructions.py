@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernelwright.emulate.ptx.ir import Instruction
 from kernelwright.emulate.ptx.types import TYPE_BYTES
 
-from . import approximate, asynchronous, atomics, compare, convert, floating, integer, transfer, video, warp
+from . import approximate, asynchronous, atomics, compare, convert, floating, integer, matrix, transfer, video, warp
 from .errors import UnknownInstruction
 from .lanes import Handler
 from .values import is_float
@@ -20,6 +20,7 @@ _ALONE: dict[str, Handler] = {
     **atomics.HANDLERS,
     **asynchronous.HANDLERS,
     **video.HANDLERS,
+    **matrix.HANDLERS,
     **warp.HANDLERS,
     "bar": warp.wait,
 }

@@ -1,9 +1,11 @@
 /* Matrix instructions of a warp: mma, ldmatrix, and the asynchronous copies that feed them.
  *
  * Fragments of mma lie as PTX ISA 9.0, 9.7.14.5 draws them; those of wmma, which PTX leaves open, in row order. The rule:
- * products are exact, a dot product is summed in double precision and rounded once to the accumulator's type. A GPU sums
- * in an order and width of its own, so results are listed as approximate (integers are exact). cp.async copies at once,
- * which every program that waits as it must cannot tell from later.
+ * reals are summed as Hopper's tensor cores do it. Products are exact; they and the accumulator are cut, toward zero, at
+ * 2^-25 of the power of two that is the largest exponent among them (of a product: the sum of its factors' exponents);
+ * the exact sum of these is cut to an f32 or rounded to an f16. Doubles are summed one after the other. cp.async copies at
+ * once, which every program that waits as it must cannot tell from later.
+ * Source: Khattak and Mikaitis, arXiv 2512.07004, and their models at github.com/north-numerical-computing/MATLAB-tensor-core.
  */
 #include "runtime_global.h"
 #include <immintrin.h>
@@ -151,23 +153,106 @@ static void give(uint8_t *start, int layout, int rows, int columns, int type, in
   }
 }
 
+/* Bits below the largest exponent that a sum keeps: those of an f32's fraction and two more. */
+#define KEPT_BITS 25
+#define NO_EXPONENT (-4096)
+
+/* The exponent of each element, of a subnormal the smallest one of its type; far below all others for a zero. */
+static void exponents(const double *matrix, int n, int smallest, int64_t *out) {
+  for (int i = 0; i < n; i++) {
+    uint64_t bits;
+    memcpy(&bits, &matrix[i], sizeof bits);
+    int64_t e = (int64_t)(bits >> 52 & 2047) - 1023;
+    e = e < smallest ? smallest : e;
+    out[i] = matrix[i] == 0 ? NO_EXPONENT : e;
+  }
+}
+
+static double power(int64_t exponent) {
+  uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+  double made;
+  memcpy(&made, &bits, sizeof made);
+  return made;
+}
+
+static double cut_to_float(double value) {
+  float near = (float)value;
+  uint32_t bits;
+  memcpy(&bits, &near, sizeof bits);
+  if (__builtin_fabs((double)near) > __builtin_fabs(value)) bits--; /* one step toward zero, down from an infinity too */
+  memcpy(&near, &bits, sizeof bits);
+  return near;
+}
+
+static int smallest_exponent(int type) { return type == T_F16 ? -14 : -126; }
+
+/* c += a * b in reals that a tensor core sums; c_float: the result is an f32, else it stays as it is, to be rounded. */
+static void multiply(const double *a, const double *b, double *c, int m, int n, int k, int ab_type, int c_float) {
+  int64_t ea[32 * 32], eb[32 * 32], ec[32 * 32];
+  exponents(a, m * k, smallest_exponent(ab_type), ea);
+  exponents(b, k * n, smallest_exponent(ab_type), eb);
+  exponents(c, m * n, c_float ? -126 : -14, ec);
+  for (int i = 0; i < m; i++)
+    for (int first = 0; first < n; first += 8) {
+      double *out = c + i * n + first, plain[8], scale[8], unit[8];
+      int64_t most[8], sum[8];
+      for (int q = 0; q < 8; q++) {
+        most[q] = ec[i * n + first + q];
+        plain[q] = 0;
+      }
+      for (int l = 0; l < k; l++)
+        for (int q = 0; q < 8; q++) {
+          int64_t e = ea[i * k + l] + eb[l * n + first + q];
+          most[q] = e > most[q] ? e : most[q];
+          plain[q] += a[i * k + l] * b[l * n + first + q];
+        }
+      int finite = 1;
+      for (int q = 0; q < 8; q++) {
+        plain[q] += out[q];
+        finite &= plain[q] - plain[q] == 0;
+        int64_t top = most[q] < -900 ? -900 : most[q]; /* all are zero */
+        scale[q] = power(KEPT_BITS - top);
+        unit[q] = power(top - KEPT_BITS);
+        sum[q] = (int64_t)(out[q] * scale[q]);
+      }
+      if (__builtin_expect(!finite, 0)) { /* a NaN keeps its payload, which tells where it is from */
+        for (int q = 0; q < 8; q++) sum[q] = plain[q] - plain[q] == 0 ? sum[q] : 0;
+      }
+      for (int l = 0; l < k; l++)
+        for (int q = 0; q < 8; q++) {
+          double product = a[i * k + l] * b[l * n + first + q] * scale[q];
+          product = product - product == 0 ? product : 0;
+          sum[q] += (int64_t)product;
+        }
+      for (int q = 0; q < 8; q++) {
+        double total = (double)sum[q] * unit[q];
+        out[q] = plain[q] - plain[q] != 0 ? plain[q] : c_float ? cut_to_float(total) : total;
+      }
+    }
+}
+
 /* shape: m << 16 | n << 8 | k; types: a, b, c, d, four bits each; registers: a, b, c, d, eight bits each. */
 KW_API void kw_mma(kw_warp *w, uint8_t *scratch, uint32_t shape, uint32_t types, uint32_t registers, int layout,
                    int saturate) {
   (void)w;
   int m = (int)(shape >> 16), n = (int)(shape >> 8 & 255), k = (int)(shape & 255);
+  int a_type = (int)(types & 15), d_type = (int)(types >> 12 & 15);
   double a[32 * 32], b[32 * 32], c[32 * 32];
-  take(scratch + A_AT, layout, ROLE_A, m, k, (int)(types & 15), (int)(registers & 255), a);
+  take(scratch + A_AT, layout, ROLE_A, m, k, a_type, (int)(registers & 255), a);
   take(scratch + B_AT, layout, ROLE_B, k, n, (int)(types >> 4 & 15), (int)(registers >> 8 & 255), b);
   take(scratch + C_AT, layout, ROLE_C, m, n, (int)(types >> 8 & 15), (int)(registers >> 16 & 255), c);
-  for (int i = 0; i < m; i++) {
-    double sum[32] = {0};
-    for (int l = 0; l < k; l++)
-      for (int j = 0; j < n; j += 8)
-        for (int q = 0; q < 8; q++) sum[j + q] += a[i * k + l] * b[l * n + j + q];
-    for (int j = 0; j < n; j++) c[i * n + j] += sum[j];
+  if (a_type == T_F16 || a_type == T_BF16 || a_type == T_TF32) {
+    multiply(a, b, c, m, n, k, a_type, d_type == T_F32);
+  } else if (a_type == T_F64) {
+    for (int i = 0; i < m; i++)
+      for (int l = 0; l < k; l++)
+        for (int j = 0; j < n; j++) c[i * n + j] = __builtin_fma(a[i * k + l], b[l * n + j], c[i * n + j]);
+  } else {
+    for (int i = 0; i < m; i++)
+      for (int l = 0; l < k; l++)
+        for (int j = 0; j < n; j++) c[i * n + j] += a[i * k + l] * b[l * n + j];
   }
-  give(scratch + C_AT, layout, m, n, (int)(types >> 12 & 15), (int)(registers >> 24), c, saturate);
+  give(scratch + C_AT, layout, m, n, d_type, (int)(registers >> 24), c, saturate);
 }
 
 /* ldmatrix: lanes 8 i to 8 i + 7 hold the row addresses of matrix i; results in d[i]. */
