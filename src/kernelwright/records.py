@@ -115,6 +115,12 @@ class Allocation:
     """Where it was allocated, where known."""
 
 
+NO_THREAD = (-1, -1, -1)
+"""In the place of a thread or block that the witness does not name."""
+HOST_STACK = "the host's stack"
+"""Name of an allocation: where a function's own variables and temporaries lie."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """Something a kernel was seen to do wrong; many lanes at one site are one finding with a count."""
@@ -127,7 +133,7 @@ class Finding:
     """Inline stack, innermost first; the last frame is in the kernel itself."""
     block: tuple[int, int, int]
     thread: tuple[int, int, int]
-    """The first thread it happened to, in launch order."""
+    """The first thread it happened to, in launch order; ``NO_THREAD`` where none is named."""
     access: str = ""
     """``load`` | ``store`` | ``atomic`` | ``barrier`` | ``assert`` | ``trap`` | …"""
     space: str = ""

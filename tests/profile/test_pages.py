@@ -39,6 +39,12 @@ def test_units_are_brought_to_bytes_and_nanoseconds(counted: dict[str, KernelCou
     assert metrics[p.CLOCK] == pytest.approx(1.970943e9)
 
 
+def test_a_kernel_without_branches_has_no_share_of_uniform_ones(counted: dict[str, KernelCounters]) -> None:
+    assert m.BRANCH_UNIFORMITY not in counted["copy_unit"].metrics
+    assert reading.divergence(counted["copy_unit"].metrics) is None
+    assert counted["matmul"].metrics[m.BRANCHES_DIVERGENT] == 0
+
+
 def test_a_strided_load_touches_a_sector_for_each_thread(counted: dict[str, KernelCounters]) -> None:
     one = counted["copy_strided"]
     (load, store) = list(reading.traffic(one.metrics))
@@ -46,7 +52,7 @@ def test_a_strided_load_touches_a_sector_for_each_thread(counted: dict[str, Kern
     assert (store.op, store.requests, store.units, store.ideal) == ("st", WARPS, 4 * WARPS, 4 * WARPS)
     (costly,) = reading.costly_lines(one)
     assert (costly.line.file, costly.line.line, costly.line.text) == (
-        "dir/kernels.cu",
+        "kernels.cu",
         11,
         "if (i < n) out[i] = in[j];",
     )

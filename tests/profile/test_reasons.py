@@ -28,7 +28,7 @@ def test_a_stalled_line_tells_what_it_waits_for_and_what_it_moves(
 ) -> None:
     first = of(counted["copy_strided"], ceilings)[0]
     assert first.sentence == (
-        "82 % of the stall samples are warps at dir/kernels.cu:11 that wait for global or local memory; "
+        "82 % of the stall samples are warps at kernels.cu:11 that wait for global or local memory; "
         "32 sectors per request there, 4 would do"
     )
     assert first.cause == "performance.uncoalesced"
@@ -43,7 +43,7 @@ def test_a_lines_traffic_is_told_once(counted: dict[str, KernelCounters]) -> Non
 
 def test_bank_conflicts_name_their_line_and_passes(counted: dict[str, KernelCounters]) -> None:
     (conflicts,) = [r for r in of(counted["transpose_conflict"]) if r.cause == "performance.bank-conflicts"]
-    assert "at dir/kernels.cu:19" in conflicts.sentence
+    assert "at kernels.cu:19" in conflicts.sentence
     assert "32 wavefronts" in conflicts.sentence
     assert "1 would do" in conflicts.sentence
 

@@ -135,3 +135,90 @@ def test_explain_names_the_cause_at_the_line_and_who_saw_it() -> None:
     assert (cause.id, cause.line, cause.text) == ("memory.out-of-bounds", 5, "line 5")
     assert "thread (7,0,0) of block (3,0,0) in k writes 4 bytes at byte offset 1024 of input 0" in cause.sentence
     assert "seen by compute-sanitizer memcheck on the GPU" in cause.evidence
+
+
+RAW_POINTER = """import torch
+from torch.utils.cpp_extension import load_inline
+
+CUDA = r\"\"\"
+__global__ void gemv_kernel(const float* A, const float* v, float* y, int rows, int cols) {
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= rows) return;
+    float acc = 0.f;
+    const float* row = A + (size_t)r * cols;
+
+
+
+    for (int c = 0; c < cols; ++c) acc += row[c] * v[c];
+    y[r] = acc;
+}
+void gemv(const float* A, const float* v, float* y, int rows, int cols) {
+    gemv_kernel<<<(rows + 127) / 128, 128>>>(A, v, y, rows, cols);
+}
+\"\"\"
+ext = load_inline("gemv_ext", "void gemv(const float*, const float*, float*, int, int);", CUDA, functions=["gemv"])
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, A, v):
+        y = torch.empty(A.shape[0], device=A.device)
+        {call}
+        return y
+"""
+INTEGERS = "ext.gemv(A.data_ptr(), v.data_ptr(), y.data_ptr(), A.shape[0], A.shape[1])"
+
+
+def recorded(name_: str, tool: str, text: str, **known: Any) -> Evidence:
+    """Evidence of a recorded log of a candidate's run on an H200."""
+    run = Run(tool, read((RECORDED / f"{name_}.txt").read_text(encoding="utf-8")), known=known)
+    found = name(run, candidate_file="dir/candidate.py", candidate_text=text)
+    return Evidence(
+        problem_file="problem.py",
+        candidate_file="dir/candidate.py",
+        candidate_text=text,
+        stages=(StageResult(Stage.RUN, StageStatus.FAILED),),
+        findings=found.findings,
+    )
+
+
+def test_the_stack_beside_a_call_that_passes_integers_is_a_raw_pointer() -> None:
+    stack = [[0x7FFC30410000, 0x7FFC30432000, "[stack]"]]
+    text = RAW_POINTER.replace("{call}", INTEGERS)
+    (cause,) = explain(recorded("memcheck-host-stack", "memcheck", text, maps=stack, tensors=[]))
+    assert (cause.id, cause.line, cause.confidence.value) == ("interface.raw-pointer", 16, "certain")
+    assert cause.evidence[-1] == "seen by compute-sanitizer memcheck on the GPU"
+    elsewhere = RAW_POINTER.replace("{call}", "ext.gemv(A, v, y)")
+    (cause,) = explain(recorded("memcheck-host-stack", "memcheck", elsewhere, maps=stack, tensors=[]))
+    assert cause.id == "interface.host-memory"
+
+
+def test_a_read_inside_an_inlined_function_is_named_at_the_candidates_line() -> None:
+    tensor = {"name": "output", "address": 0x7F5EA5E00000, "bytes": 4000, "dtype": "float32", "shape": [1000]}
+    evidence = recorded("initcheck-inlined", "initcheck", "\n" * 13 + "atomicAdd(&y[c], v);\n", tensors=[tensor])
+    (finding,) = evidence.findings
+    assert [(frame.file, frame.line) for frame in finding.frames] == [
+        ("sm_20_atomic_functions.hpp", 84),
+        ("candidate.py", 14),
+    ]
+    (cause,) = explain(evidence)
+    assert (cause.id, cause.line) == ("memory.uninitialised", 14)
+    assert "in col_sum_kernel reads 4 bytes at byte offset 0 of output, float32 [1000], 4000 bytes" in cause.sentence
+
+
+def test_what_lies_past_a_tensor_is_told_once_though_nobody_wrote_it_either() -> None:
+    (past,) = named(of("memcheck", access(access="read")))
+    (unwritten,) = named(of("initcheck", access(kind="uninitialised", access="read", near=None)))
+    (one,) = merged([past], [unwritten], FILE)
+    assert one.cause == "memory.out-of-bounds"
+    assert one.witness == "by compute-sanitizer memcheck on the GPU and by compute-sanitizer initcheck on the GPU"
+    other_thread = replace(unwritten, thread=(1, 0, 0))
+    assert len(merged([past], [other_thread], FILE)) == 2
+
+
+def test_a_race_of_many_threads_names_none_of_them() -> None:
+    run = Run("racecheck", read((RECORDED / "racecheck-race.txt").read_text(encoding="utf-8")))
+    (race,) = named(run)
+    evidence = Evidence("p.py", FILE, TEXT, (StageResult(Stage.RUN, StageStatus.FAILED),), findings=(race,))
+    (cause,) = explain(evidence)
+    assert cause.sentence.startswith("a thread of race: another thread of the block touches the same word")
+    assert (cause.id, cause.line) == ("sync.shared-race", 8)

@@ -6,7 +6,7 @@ that the finding holds, each with its unit.
 
 from __future__ import annotations
 
-from kernelwright.records import Allocation, Finding, SourceLine
+from kernelwright.records import NO_THREAD, Allocation, Finding, SourceLine
 
 _VERBS = {"load": "reads", "store": "writes", "atomic": "updates atomically"}
 
@@ -24,6 +24,8 @@ _ELEMENT_BYTES = {
 
 def who(finding: Finding) -> str:
     """``thread (0,0,0) of block (1024,0,0) in relu_kernel``."""
+    if finding.thread == NO_THREAD:
+        return f"a thread of {kernel(finding.kernel)}"
     thread, block = (f"({','.join(str(n) for n in place)})" for place in (finding.thread, finding.block))
     return f"thread {thread} of block {block} in {kernel(finding.kernel)}"
 

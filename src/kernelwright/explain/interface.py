@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from kernelwright.explain import access
 from kernelwright.explain.case import Case
 from kernelwright.explain.cpp import Allocation, Function, allocations, split_arguments
-from kernelwright.records import Cause, Confidence, Finding, Stage
+from kernelwright.records import HOST_STACK, Cause, Confidence, Finding, Stage
 
 # PyTorch's Tensor::data_ptr<T> and accessor checks, and pybind11's overload resolution.
 _EXPECTED_TYPE = re.compile(r"expected scalar type (\w+) but found (\w+)")
@@ -40,7 +40,10 @@ def causes(case: Case) -> Iterator[Cause]:
         if finding.cause == "interface.raw-pointer" or kind == "binding-temporary":
             yield raw_pointer(case, finding)
         elif finding.cause == "interface.host-memory" or kind == "host":
-            yield host_memory(case, finding)
+            # A sanitizer knows the stack, not what lies there: a call that passes integers tells.
+            stack = finding.allocation is not None and finding.allocation.name == HOST_STACK
+            passed = stack and any(passed_address(case))
+            yield raw_pointer(case, finding) if passed else host_memory(case, finding)
     exception = case.evidence.exception
     if exception is not None:
         on_gpu = case.evidence.device is not None and case.evidence.device.kind == "cuda"

@@ -129,6 +129,9 @@ def _with_operations(metrics: dict[str, float]) -> dict[str, float]:
         if any(count is not None for count in counts):
             add, mul, fma = (count or 0.0 for count in counts)
             made[m.flop(kind)] = (2.0 if kind == "fp16" else 1.0) * (add + mul + 2 * fma)
+    # Of a kernel without a branch ncu says that none is uniform.
+    if not made.get(m.BRANCHES_DIVERGENT) and not made.get(m.BRANCHES_UNIFORM):
+        made.pop(m.BRANCH_UNIFORMITY, None)
     tensor = [metrics[name] for name in asked.TENSOR_OPS.values() if name in metrics]
     if tensor:
         made[m.flop("tensor")] = sum(tensor)
@@ -182,7 +185,7 @@ def _bodies(text: str, candidate_file: str, candidate_text: str) -> Iterator[_Bo
                 number_of = int(row[0])
                 mine = Path(file).name == own
                 told = lines[number_of - 1].strip() if mine and number_of <= len(lines) else row[1].strip()
-                line = SourceLine(candidate_file if mine else file, number_of, told, body.kernel)
+                line = SourceLine(own if mine else file, number_of, told, body.kernel)
                 place = body.lines.setdefault((file, number_of), _Line(line))
             elif place is not None and row[2].startswith("0x") and row[2] not in body.seen:
                 body.seen.add(row[2])

@@ -129,12 +129,13 @@ def stalls(kernel: KernelCounters, ceilings: Ceilings | None) -> Iterator[Reason
         if worst is not None:
             taken, enough = _count(worst.per_request), _count(worst.ideal_per_request)
             moves = f"; {taken} {worst.unit} per request there, {enough} would do"
+        wasted = (worst.units - worst.ideal) / worst.units if worst is not None else 0.0
         yield Reason(
             kernel.kernel,
             f"{100 * share:.0f} % of the stall samples are warps at {_at(place)} that {stall.words}{moves}",
             place=place,
             cause=_CAUSES[worst.space] if worst is not None else "",
-            weight=min(1.0, share),
+            weight=min(1.0, max(share, wasted)),
         )
 
 

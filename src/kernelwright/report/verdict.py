@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kernelwright.explain.access import kernel as short
+from kernelwright.explain.access import who
 from kernelwright.records import BuildRecord, StageStatus, Verdict
 from kernelwright.report import wording
 from kernelwright.report.cause import also_seen, cause_block
@@ -147,9 +148,7 @@ def _findings(verdict: Verdict) -> Iterator[str]:
         line = finding.frames[-1] if finding.frames else None
         place = f"{line.file}:{line.line}" if line else "a line that is not known"
         yield (
-            f"{finding.cause} in {finding.kernel} at {place}, "
-            f"first in thread {finding.thread} of block {finding.block}, "
-            f"{wording.many(finding.count, 'time')}"
+            f"{finding.cause} at {place}, first in {who(finding)}, {wording.many(finding.count, 'time')}"
         )
     if len(others) > MOST_FINDINGS:
         yield f"and {wording.many(len(others) - MOST_FINDINGS, 'more finding')}"

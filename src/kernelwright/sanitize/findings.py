@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kernelwright.records import Allocation, Finding, SourceLine
+from kernelwright.records import HOST_STACK, NO_THREAD, Allocation, Finding, SourceLine
 from kernelwright.sanitize.report import Place, Report
 from kernelwright.sanitize.tools import Run
 
@@ -88,8 +88,13 @@ def same(one: Finding, other: Finding, candidate_file: str) -> bool:
     if mine is None or theirs is None:
         return False
     lines = {mine.line, *(f.line for f in one.other)}
-    kind, their_kind = _family(one), _family(other)
-    return kind == their_kind and theirs.line in lines
+    if theirs.line not in lines:
+        return False
+    if _family(one) == _family(other):
+        return True
+    # What a thread reads past its tensor nobody wrote, either: initcheck's word for memcheck's finding.
+    both = {_family(one), _family(other)}
+    return both == {"access", "uninitialised"} and (one.thread, one.block) == (other.thread, other.block)
 
 
 def _family(finding: Finding) -> str:
@@ -136,6 +141,7 @@ def _mapping(address: int, known: dict[str, Any]) -> list[Any] | None:
 def _finding(report: Report, run: Run, cause: str, candidate_file: str, lines: list[str]) -> Finding:
     frames = tuple(_line(place, candidate_file, lines) for place in report.frames)
     kernel = report.frames[-1].function if report.frames else ""
+    thread, block = report.thread, report.block
     message = ""
     other: tuple[SourceLine, ...] = ()
     count = 1
@@ -151,6 +157,8 @@ def _finding(report: Report, run: Run, cause: str, candidate_file: str, lines: l
         words = "a write and a read" if {early[0], late[0]} == {"read", "write"} else "two writes"
         message = f"{words} of the same bytes of shared memory, {report.hazards} times"
         count = max(1, report.hazards)
+        # An analysis report is of many threads and names none.
+        thread = block = NO_THREAD
     else:
         access = _ACCESS.get(report.access, "barrier" if report.kind == "barrier" else "")
     allocation, offset = _allocation(report, run.known)
@@ -158,8 +166,8 @@ def _finding(report: Report, run: Run, cause: str, candidate_file: str, lines: l
         cause=cause,
         kernel=kernel,
         frames=frames,
-        block=report.block,
-        thread=report.thread,
+        block=block,
+        thread=thread,
         access=access,
         space=report.space,
         bytes=report.bytes,
@@ -176,7 +184,7 @@ def _finding(report: Report, run: Run, cause: str, candidate_file: str, lines: l
 def _line(place: Place, candidate_file: str, lines: list[str]) -> SourceLine:
     own = Path(place.file).name == Path(candidate_file).name if place.file else False
     text = lines[place.line - 1].strip() if own and 0 < place.line <= len(lines) else ""
-    return SourceLine(candidate_file if own else place.file, place.line, text, place.function)
+    return SourceLine(place.file, place.line, text, place.function)
 
 
 def _allocation(report: Report, known: dict[str, Any]) -> tuple[Allocation | None, int | None]:
@@ -187,7 +195,7 @@ def _allocation(report: Report, known: dict[str, Any]) -> tuple[Allocation | Non
     host = _mapping(address, known) if _on_host(report, known) else None
     if host is not None:
         stack = host[2] == "[stack]" or (not host[2] and host[1] - host[0] <= _STACK_BYTES)
-        name = "the host's stack" if stack else "memory of the host"
+        name = HOST_STACK if stack else "memory of the host"
         return Allocation("host", host[1] - host[0], name), address - host[0]
     named = [t for t in known.get("tensors", ()) if t["address"] <= address < t["address"] + t["bytes"]]
     if not named and report.near is not None:

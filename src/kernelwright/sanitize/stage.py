@@ -196,7 +196,8 @@ def _told(
 
 
 def _outcome(verdict: Verdict) -> str:
-    return f"it is {verdict.verdict.value} there"
+    first = f": {verdict.causes[0].id}: {verdict.causes[0].sentence}" if verdict.causes else ""
+    return f"it is {verdict.verdict.value} there{first}"[:400]
 
 
 def _spelled(sets: Mapping[str, str]) -> str:
