@@ -284,6 +284,27 @@ def run_errors() -> None:
             RECORDS.append({"kernel": "linear-error", "kind": kind, "shape": (M, N, K), "errors": figures})
 
 
+def trace(title: str, call: Callable[[], Any]) -> None:
+    """The kernels of one call and their times, from a warm start."""
+    from torch.profiler import ProfilerActivity, profile
+
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        for _ in range(5):
+            call()
+        torch.cuda.synchronize()
+    kernels: dict[str, list[float]] = {}
+    for event in seen.events():
+        if event.device_time_total:
+            kernels.setdefault(event.name.replace("void ", "").split("<")[0].split("(")[0], []).append(
+                event.device_time_total
+            )
+    told = ", ".join(f"{name} {statistics.median(us):.1f} us x {len(us) // 5}" for name, us in kernels.items())
+    print(f"kernels of {title}: {told}", flush=True)
+
+
 def run_linear() -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     ratios: dict[str, float] = {}
@@ -314,8 +335,6 @@ def run_linear() -> None:
             calls |= {
                 "product with GELU": partial(gallery.linear, x, w, b, activation="gelu"),
                 "softmax in place": partial(softmax_kernel.softmax, z, in_place=True),
-                "split W": partial(linear_kernel.extension().split, w),
-                "split x": partial(linear_kernel.extension().split, x),
                 "F.linear": partial(F.linear, x, w, b),
                 "cuBLAS fp16 product": lambda xh=xh, wh=wh: xh @ wh.t(),
             }
@@ -337,6 +356,9 @@ def run_linear() -> None:
             + f" us  err {error:.1e} {their_error:.1e}  {plan}{mark}{'' if ratio >= 0.97 else '  <-- SLOWER'}",
             flush=True,
         )
+        if (M, N, K) == FUSED:
+            trace("prepared", calls["ours"])
+            trace("W split in the call", fresh)
         calls.clear()
     summary("linear+gelu+softmax", ratios)
     summary("linear+gelu+softmax, end to end", ends)

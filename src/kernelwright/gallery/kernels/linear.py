@@ -26,7 +26,8 @@ side's large ones lose bits; multiply those in float32).
 
 Weights are split once: the planes are kept while the weight is the same tensor with the same `_version`, storage,
 shape and strides, and the storage is held, so that its address cannot be reused meanwhile. An in-place operation,
-`load_state_dict`, `.to()`, an optimiser step or a new `.data` changes one of these. During a CUDA-graph capture and
+`load_state_dict`, `.to()`, an optimiser step or a new `.data` changes one of these (a fused optimiser's does not, so
+that each optimiser's step drops the splits of its parameters). During a CUDA-graph capture and
 for inference tensors (no `_version`) the split is part of each call, in one launch with that of x. What PyTorch
 itself does not count cannot be seen: writes through `weight.data` and by raw pointers; after those, call
 `forget(weight)`. Planes take as much memory as the weight.
@@ -841,21 +842,15 @@ struct Halves {
     }
 };
 
-// The weight's split, to be kept.
-torch::Tensor split(torch::Tensor w) {
+// Memory for a weight's split, to be kept.
+torch::Tensor room(torch::Tensor w) {
     check_matrix(w, "the weight");
-    const c10::cuda::CUDAGuard guard(w.device());
-    const auto made = made_for(w);
-    const Halves h(made, w);
-    const int error = linear_split(nullptr, 0, 0, nullptr, nullptr, nullptr, w.data_ptr<float>(), w.stride(0),
-                                   static_cast<int>(w.size(0)), h.hi, h.lo, h.undo, static_cast<int>(w.size(1)),
-                                   static_cast<int>(padded_of(w)), c10::cuda::getCurrentCUDAStream().stream());
-    C10_CUDA_CHECK(static_cast<cudaError_t>(error));
-    return made;
+    return made_for(w);
 }
 
-// variant 4 (rows) needs no split; else w_split is split()'s, or W is split here, beside x.
-torch::Tensor multiply(torch::Tensor x, torch::Tensor w, std::optional<torch::Tensor> w_split,
+// variant 4 (rows) needs no split; else W is split beside x, into w_split where that is to be kept, unless w_split
+// already holds it.
+torch::Tensor multiply(torch::Tensor x, torch::Tensor w, std::optional<torch::Tensor> w_split, bool is_split,
                        std::optional<torch::Tensor> bias, std::optional<torch::Tensor> residual, double scale,
                        int64_t activation, int64_t variant, int64_t splits, int64_t sms) {
     check_matrix(x, "x");
@@ -871,7 +866,7 @@ torch::Tensor multiply(torch::Tensor x, torch::Tensor w, std::optional<torch::Te
         x_made = made_for(x), xs = Halves(x_made, x);
         w_made = w_split ? *w_split : made_for(w), ws = Halves(w_made, w);
         const int error = linear_split(x.data_ptr<float>(), x.stride(0), static_cast<int>(M), xs.hi, xs.lo, xs.undo,
-                                       w.data_ptr<float>(), w.stride(0), w_split ? 0 : static_cast<int>(N), ws.hi,
+                                       w.data_ptr<float>(), w.stride(0), is_split ? 0 : static_cast<int>(N), ws.hi,
                                        ws.lo, ws.undo, K, padded, stream);
         C10_CUDA_CHECK(static_cast<cudaError_t>(error));
     }
@@ -1015,7 +1010,7 @@ def extension() -> Any:
         name="gallery_linear",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
-        functions=["split", "multiply"],
+        functions=["room", "multiply"],
         extra_cuda_cflags=["-O3", "-std=c++17", *hopper_flags()],
         no_implicit_headers=True,
     )
@@ -1045,7 +1040,7 @@ class _Prepared:
     storage: Any
     """Held so that no other tensor can come to lie at the same address."""
     split: torch.Tensor
-    """What ``extension().split`` made of the weight: its planes, and the factors that undo the scaling."""
+    """Its planes, and the factors that undo the scaling."""
     stream: Any
     ready: Any
     """The stream that split the weight, and the event that tells others when it has."""
@@ -1063,24 +1058,46 @@ def forget(weight: torch.Tensor | None = None) -> None:
         _prepared.pop(id(weight), None)
 
 
-def prepared(weight: torch.Tensor) -> torch.Tensor | None:
-    """The split of a weight, made now unless its last one still holds (see the module's docstring); None where it must
-    not be kept."""
+def prepared(weight: torch.Tensor) -> tuple[torch.Tensor | None, bool]:
+    """Memory for a weight's split, and whether it holds the split already (see the module's docstring); None where the
+    split must not be kept. What does not hold it yet is `kept` once it does."""
     if weight.is_inference() or torch.cuda.is_current_stream_capturing():
-        return None
-    state = (weight._version, weight.data_ptr(), tuple(weight.shape), weight.stride(), weight.device)
-    known, stream = _prepared.get(id(weight)), torch.cuda.current_stream(weight.device)
-    if known is not None and known.of() is weight and known.state == state:
-        if stream != known.stream:
-            stream.wait_event(known.ready)
-            known.split.record_stream(stream)
-        return known.split
-    made, ready = extension().split(weight.detach()), torch.cuda.Event()
+        return None, False
+    known = _prepared.get(id(weight))
+    if known is None or known.of() is not weight or known.state != _state(weight):
+        return extension().room(weight.detach()), False
+    stream = torch.cuda.current_stream(weight.device)
+    if stream != known.stream:
+        stream.wait_event(known.ready)
+        known.split.record_stream(stream)
+    return known.split, True
+
+
+def _state(weight: torch.Tensor) -> tuple[Any, ...]:
+    return (weight._version, weight.data_ptr(), weight.shape, weight.stride(), weight.device)
+
+
+@functools.cache
+def _watch_optimisers() -> None:
+    """Fused optimisers write parameters without counting it in `_version` (seen in PyTorch 2.11 and 2.13), so every
+    optimiser's step lets go of the splits of what it may have changed."""
+
+    def stepped(optimiser: torch.optim.Optimizer, *_: Any) -> None:
+        for group in optimiser.param_groups:
+            for parameter in group["params"]:
+                _prepared.pop(id(parameter), None)
+
+    torch.optim.optimizer.register_optimizer_step_post_hook(stepped)
+
+
+def kept(weight: torch.Tensor, made: torch.Tensor) -> None:
+    """Keep ``made``, which now holds the weight's split."""
+    _watch_optimisers()
+    stream, ready = torch.cuda.current_stream(weight.device), torch.cuda.Event()
     ready.record(stream)
     key = id(weight)
     of = weakref.ref(weight, lambda _: _prepared.pop(key, None))
-    _prepared[key] = _Prepared(of, state, weight.untyped_storage(), made, stream, ready)
-    return made
+    _prepared[key] = _Prepared(of, _state(weight), weight.untyped_storage(), made, stream, ready)
 
 
 def linear(
@@ -1124,15 +1141,16 @@ def linear(
     if chosen.variant == TORCH:
         return _by_torch(x, weight, bias, activation, scale, residual)
     rows = rows if rows.stride(1) == 1 or K == 1 else rows.contiguous()
-    w = None
+    w, is_split, given_weight = None, False, weight
     if weight.stride(1) != 1 and K > 1:  # a copy each time: its split is not kept
         weight = weight.contiguous()
     elif chosen.variant != ROWS:
-        w = prepared(weight)
+        w, is_split = prepared(weight)
     out = extension().multiply(
         rows.detach(),
         weight.detach(),
         w,
+        is_split,
         None if bias is None else bias.detach().contiguous(),
         None if residual is None else residual.detach().reshape(M, N).contiguous(),
         scale,
@@ -1141,6 +1159,8 @@ def linear(
         chosen.splits,
         sms,
     )
+    if w is not None and not is_split:
+        kept(given_weight, w)
     return out.reshape(shape)
 
 

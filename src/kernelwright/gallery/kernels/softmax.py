@@ -448,7 +448,8 @@ inline int resident(const void* kernel, int threads, int bytes, int blocks) {
     const auto key = std::make_tuple(device, kernel, bytes, blocks);
     const auto at = known.find(key);
     if (at != known.end()) return at->second;
-    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) return 0;
+    // Of every size that this kernel may ask for: the last call would count, and smaller rows follow longer ones.
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, threads * 32 * 4)) return 0;
     if (blocks > 8 && cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1)) return 0;
     if (blocks == 1) {
         if (cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device) ||
