@@ -178,6 +178,7 @@ def check(
         counters=evidence.counters,
         launches=evidence.launches,
         findings=evidence.findings,
+        sanitizers=sanitized.tools,
         device=evidence.device,
         versions=_versions(),
         notes=(

@@ -159,6 +159,19 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class SanitizerFact:
+    """What became of one of compute-sanitizer's tools."""
+
+    tool: str
+    """``memcheck`` | ``racecheck`` | ``initcheck`` | ``synccheck``."""
+    errors: int = 0
+    """As the tool counts them, in whatever code."""
+    seconds: float = 0.0
+    not_checked: str = ""
+    """Why it checked nothing, or not all; empty where it ran to its end."""
+
+
+@dataclass(frozen=True)
 class Suspicion:
     """A pattern in a launched kernel's code: legal, hence no finding, yet it explains a wrong result beside it."""
 
@@ -433,6 +446,8 @@ class Verdict:
     """What each kernel did in one forward pass, where it was asked for; None where it was not."""
     launches: tuple[LaunchFact, ...] = ()
     findings: tuple[Finding, ...] = ()
+    sanitizers: tuple[SanitizerFact, ...] = ()
+    """Those that were run: asked for, or after a crash on a GPU."""
     device: DeviceFact | None = None
     versions: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

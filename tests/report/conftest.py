@@ -22,6 +22,7 @@ from kernelwright.records import (
     Numerics,
     OutputNumerics,
     Precision,
+    SanitizerFact,
     SourceLine,
     Stage,
     StageResult,
@@ -170,6 +171,11 @@ def everything(tmp_path: Path) -> Verdict:
                 "spilling", (1, 1, 1), (2048, 1, 1), 65536, error=9, error_name="cudaErrorInvalidConfiguration",
                 limit="launch.block-limit", message="2048 threads; the device allows 1024", site=line,
             ),
+        ),
+        sanitizers=(
+            SanitizerFact("memcheck", 3, 8.0),
+            SanitizerFact("racecheck", 0, 9.5),
+            SanitizerFact("synccheck", 0, 60.0, "it did not end within 60 s, in forward"),
         ),
         findings=(
             Finding(

@@ -16,6 +16,7 @@ from kernelwright.records import (
     ExceptionFact,
     Finding,
     ProcessExit,
+    SanitizerFact,
     SourceLine,
     Stage,
     Verdict,
@@ -89,6 +90,18 @@ def test_a_crash_runs_memcheck_alone_and_asking_runs_all_four(monkeypatch: pytes
     sanitize(question(), Replays(verdict(FINDING, causes=(CAUSE,))), lambda step: None)
     sanitize(question(crashed=False, asked=True), Replays(), lambda step: None)
     assert asked == [("memcheck",), ("memcheck", "racecheck", "initcheck", "synccheck")]
+
+
+def test_what_became_of_each_tool_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = Run("memcheck", Log((), True, errors=0), seconds=4.0)
+    broke_off = Run("racecheck", Log((), False), "Device not supported", seconds=1.0)
+    with_runs(monkeypatch, ran, broke_off)
+    made = sanitize(question(crashed=False, asked=True), Replays(), lambda step: None)
+    assert made.tools == (
+        SanitizerFact("memcheck", 0, 4.0, ""),
+        SanitizerFact("racecheck", 0, 1.0, "Device not supported"),
+    )
+    assert made.notes == ("racecheck (Device not supported)",)
 
 
 def test_a_missing_tool_is_not_checked_and_the_replay_names_the_cause(ran: list[tuple[str, ...]]) -> None:

@@ -45,6 +45,7 @@ def render(verdict: Verdict, console: Console) -> None:
     labelled(console, "launches", _launches(verdict))
     render_counters(verdict.counters, console)
     labelled(console, "findings", _findings(verdict))
+    labelled(console, "sanitizers", _sanitizers(verdict))
     labelled(console, "fidelity", _fidelity(verdict))
     labelled(console, "printed", _printed(verdict))
     labelled(console, "not checked", not_checked(verdict))
@@ -152,6 +153,14 @@ def _findings(verdict: Verdict) -> Iterator[str]:
         )
     if len(others) > MOST_FINDINGS:
         yield f"and {wording.many(len(others) - MOST_FINDINGS, 'more finding')}"
+
+
+def _sanitizers(verdict: Verdict) -> Iterator[str]:
+    """Each tool that ran to its end; the others are told under "not checked"."""
+    ran = [fact for fact in verdict.sanitizers if not fact.not_checked]
+    words = [f"{fact.tool} {wording.many(fact.errors, 'error') if fact.errors else 'clean'}" for fact in ran]
+    if words:
+        yield f"{', '.join(words)}; {wording.seconds(sum(fact.seconds for fact in verdict.sanitizers))} in all"
 
 
 def _printed(verdict: Verdict) -> Iterator[str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from kernelwright.errors import KernelwrightError
 from kernelwright.explain.catalogue import UNEXPLAINED
 from kernelwright.problem.smaller import smaller
-from kernelwright.records import Cause, Confidence, ExceptionFact, Finding, ProcessExit, Verdict
+from kernelwright.records import Cause, Confidence, ExceptionFact, Finding, ProcessExit, SanitizerFact, Verdict
 from kernelwright.sanitize import findings as named
 from kernelwright.sanitize import tools
 from kernelwright.sanitize.tools import Run
@@ -48,6 +48,8 @@ class Sanitized:
     causes: tuple[Cause, ...] = ()
     """Of the replay, where no finding carries them."""
     notes: tuple[str, ...] = ()
+    tools: tuple[SanitizerFact, ...] = ()
+    """Those that were run."""
 
     def all_causes(self, explained: tuple[Cause, ...]) -> tuple[Cause, ...]:
         """``explained``, and the replay's causes behind what they do not say; "unexplained" goes where one is known."""
@@ -102,6 +104,7 @@ def sanitize(question: Question, replay: Replay, progress: Callable[[str], None]
         observations=observations,
         causes=replayed.causes,
         notes=(*notes, *replayed.notes),
+        tools=tuple(run.fact() for run in runs),
     )
 
 

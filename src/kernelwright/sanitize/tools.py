@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from typing import Any
 
 from kernelwright.build import toolchain
 from kernelwright.errors import KernelwrightError
+from kernelwright.records import SanitizerFact
 from kernelwright.sanitize.report import Log, read
 from kernelwright.worker import alone
 from kernelwright.worker import tool as outside
@@ -45,6 +47,11 @@ class Run:
     """Why it checked nothing, or not all; empty where it ran to its end."""
     known: dict[str, Any] = field(default_factory=dict)
     """What the process wrote down: ``tensors``, ``maps``, ``error``."""
+    seconds: float = 0.0
+
+    def fact(self) -> SanitizerFact:
+        """For the verdict."""
+        return SanitizerFact(self.tool, self.log.errors, self.seconds, self.why_not)
 
     @property
     def tensor_bytes(self) -> int | None:
@@ -86,11 +93,12 @@ def run_all(
 def run(program: Path, config: alone.Alone, *, tool: str, timeout_s: float) -> Run:
     """Run one tool; without our own options once more where this version does not know one of them."""
     options = (*OPTIONS, *OWN_OPTIONS.get(tool, ()))
+    started = time.monotonic()
     made = _run(program, config, tool, options, timeout_s)
     unknown = ("unrecognised option", "unrecognized option", "Unknown option", "invalid option")
     if not made.log.complete and any(word.lower() in made.why_not.lower() for word in unknown):
-        return _run(program, config, tool, (), timeout_s)
-    return made
+        made = _run(program, config, tool, (), timeout_s)
+    return replace(made, seconds=time.monotonic() - started)
 
 
 def _run(program: Path, config: alone.Alone, tool: str, options: tuple[str, ...], timeout_s: float) -> Run:
