@@ -89,7 +89,7 @@ def told(kind: str, example: str, seconds: float, verdict: dict[str, Any]) -> st
     timing = verdict.get("timing") or {}
     words = [f"{c['word']} {c['speedup']['median']:.3f}" for c in timing.get("comparisons", [])]
     inputs = (verdict.get("numerics") or {}).get("inputs", "")
-    build = [f"{b['tier']} {b['seconds']:.1f} s" for b in verdict.get("build", [])]
+    build = [f"{b['tier']} {b['seconds']:.1f} s {b['fell_through']}" for b in verdict.get("build", [])]
     return (
         f"{kind:6} {example:20} {seconds:6.2f} s  {verdict['verdict']}  {' '.join(words)}  "
         f"rounds {timing.get('rounds')}  build {' '.join(build)}  inputs {inputs}  notes {verdict.get('notes')}"

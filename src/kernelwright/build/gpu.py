@@ -130,8 +130,6 @@ def build(extension: Extension, toolchain: Toolchain, *, arch: str, sm: str) -> 
             made, lowered[index] = _cuda_object(extension, toolchain, index, place, arch=arch, sm=sm)
             return made
 
-        # Once, before two threads ask for it.
-        splice.prefix(toolchain, splice.standard(extension, toolchain))
         with ThreadPoolExecutor(len(extension.units)) as pool:
             objects = list(pool.map(unit, range(len(extension.units))))
         module = work / f"{extension.name}.so"

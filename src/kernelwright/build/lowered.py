@@ -26,7 +26,8 @@ class Lowered:
 
     ptx: str
     head: str
-    """cudafe++'s text of the headers, before the user's part; empty where it equals the precompiled prefix."""
+    """cudafe++'s text of the headers, before the user's part; empty where it equals the precompiled prefix, and for a
+    GPU, whose host code is compiled on the real headers."""
     rest: str
     """cudafe++'s text of the user's part."""
     stub: str
@@ -87,8 +88,8 @@ class Source:
         return plan(self.toolchain, source, self.flags, arch=self.arch, salt=f"{self.extension.name} {self.unit.name}")
 
     def precompiled(self, flags: list[str]) -> Path | None:
-        """The prefix as cudafe++ lowers it, precompiled; None where the unit has none."""
-        if not self.parts:
+        """The prefix as cudafe++ lowers it, precompiled; None where the unit has none, or nobody compiles on it."""
+        if not self.parts or self.image:
             return None
         own = ("-DTORCH_EXTENSION_NAME=", "-I", "-O", "-maxrregcount", "--maxrregcount")
         return headers.lowered_prefix(
@@ -165,6 +166,7 @@ def _host_text(source: Source, steps: Plan) -> _Host:
     """cudafe++'s text, kept by the unit's skeleton and moved to the unit's present lines."""
     bare, places = placed.separate(skeleton.of(source.text))
     fixed = [json.dumps(places)] if placed.names_lines(bare) else []
+    fixed += ["image"] if source.image else []
 
     def make(folder: Path) -> None:
         steps.run(steps.host_preprocess, steps.lower)
@@ -172,7 +174,7 @@ def _host_text(source: Source, steps: Plan) -> _Host:
         prefix = source.precompiled(flags)
         head, rest = headers.cut(steps.lowered.read_text())
         equal = prefix is not None and head == (prefix / "prefix.h").read_text()
-        (folder / "head.cpp").write_text("" if equal else head)
+        (folder / "head.cpp").write_text("" if equal or source.image else head)
         (folder / "rest.cpp").write_text(rest)
         facts = {"flags": flags, "prefix": prefix.name if prefix is not None and equal else "", "places": places}
         (folder / "facts.json").write_text(json.dumps(facts))

@@ -51,7 +51,12 @@ class Plan:
 
     def run(self, *commands: str) -> str:
         """Runs ``commands`` in order; what they printed. Raises :class:`CommandFailed`."""
-        return "".join(run_command(command, folder=self.folder, environment=self.environment) for command in commands)
+        said = "".join(run_command(command, folder=self.folder, environment=self.environment) for command in commands)
+        for command, made in ((self.lower, self.lowered), (self.compile, self.ptx)):
+            if command in commands and not made.is_file():
+                there = ", ".join(sorted(path.name for path in self.folder.iterdir()))
+                raise CommandFailed("nvcc", command, f"{command}\nwrote no {made}; beside it lie {there}\n{said}")
+        return said
 
 
 def run_command(command: str | Sequence[str], *, folder: Path, environment: dict[str, str] | None = None) -> str:
@@ -109,17 +114,26 @@ def plan(toolchain: Toolchain, source: Path, flags: Sequence[str], *, arch: str,
     }
     # cudafe++ and cicc share one module id; given beforehand, neither waits for the other.
     identity = digest(salt, stem)
-    (folder / f"{stem}.module_id").write_text(f"_{identity[:8]}_{len(stem) + 3}_{stem}_cu_{identity[8:16]}")
+    written = _file(names["lower"], "--module_id_file_name")
+    (folder / written).write_text(f"_{identity[:8]}_{len(stem) + 3}_{stem}_cu_{identity[8:16]}")
     names["lower"] = names["lower"].replace("--gen_module_id_file ", "")
     return Plan(
         folder=folder,
         environment=environment,
-        lowered=folder / f"{stem}.cudafe1.cpp",
-        stub=folder / f"{stem}.cudafe1.stub.c",
-        ptx=folder / f"{stem}.ptx",
-        fatbin=folder / f"{stem}.fatbin.c",
+        lowered=folder / _file(names["lower"], "--gen_c_file_name"),
+        stub=folder / _file(names["compile"], "--stub_file_name"),
+        ptx=folder / _file(names["compile"], "-o"),
+        fatbin=folder / _file(names["compile"], "--include_file_name"),
         **names,
     )
+
+
+def _file(command: str, option: str) -> str:
+    """The file that an option of a step names."""
+    words = shlex.split(command)
+    if option not in words[:-1]:
+        raise CommandFailed("nvcc", command, f"the step names no file with {option}")
+    return words[words.index(option) + 1]
 
 
 def clean_environment() -> dict[str, str]:
