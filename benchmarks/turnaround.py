@@ -1,6 +1,6 @@
 """From a saved edit to a full verdict on a GPU: how long, and where the time goes.
 
-Each check is of a kernel that was just edited (a constant in it is another one), 5 trials, at most 100 rounds.
+Each check is of a kernel that was just edited (a constant in it is another one), 5 trials, 100 rounds.
 
     python benchmarks/turnaround.py [--only first,cold,warm,wrong] [--examples matrix_vector,linear_gelu_softmax]
 
@@ -45,7 +45,8 @@ def edited(example: str, folder: Path, factor: float) -> Path:
 def checked(example: str, candidate: Path, *, shown: bool, device: str) -> tuple[float, dict[str, Any]]:
     """One ``kernelwright check`` in a process of its own: seconds, and its verdict. Steps are printed as they come."""
     command = [sys.executable, "-m", "kernelwright", "check", str(ROOT / "examples" / example / "problem.py")]
-    command += [str(candidate), "--device", device, "--trials", str(TRIALS), "--samples", str(SAMPLES), "--json"]
+    command += [str(candidate), "--device", device, "--trials", str(TRIALS), "--samples", str(SAMPLES)]
+    command += ["--min-samples", str(SAMPLES), "--json"]
     environment = {**os.environ, "KERNELWRIGHT_DEBUG": "2", "KERNELWRIGHT_HISTORY": os.devnull}
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
@@ -66,7 +67,7 @@ def rechecked(example: str, folder: Path, factors: list[float], *, device: str) 
 
     os.environ["KERNELWRIGHT_DEBUG"] = "2"
     problem = ROOT / "examples" / example / "problem.py"
-    options = CheckOptions(device=device, trials=TRIALS, samples=SAMPLES)
+    options = CheckOptions(device=device, trials=TRIALS, samples=SAMPLES, min_samples=SAMPLES)
     rows = []
     with Session(problem, edited(example, folder, factors[0]), options=options) as session:
         session.check()

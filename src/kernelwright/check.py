@@ -81,6 +81,8 @@ class CheckOptions:
     """What it is timed against: ``eager`` (always), ``tf32``, ``compile``, ``max-autotune``."""
     samples: int = 100
     """Most rounds that are timed."""
+    min_samples: int = 20
+    """Fewest rounds that are timed, however precise they are."""
     require_speedup: float | None = None
     """The speed-up over each baseline that must be shown; None: none is asked for."""
     sanitize: bool = False
@@ -289,6 +291,7 @@ def _timing_plan(plan: Plan, problem_text: str, options: CheckOptions) -> Measur
         seed=plan.seed,
         baselines=options.baselines,
         samples=options.samples,
+        min_samples=options.min_samples,
         require_speedup=options.require_speedup,
         timeout_s=plan.timeout_s,
     )

@@ -94,6 +94,14 @@ def setting(name: str) -> Callable[[str], Any]:
     "--samples", type=click.IntRange(min=10), metavar="N", default=100, show_default=True, help="Most rounds to time."
 )
 @click.option(
+    "--min-samples",
+    type=click.IntRange(min=10),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="Fewest rounds to time, however precise they are.",
+)
+@click.option(
     "--require-speedup",
     type=click.FloatRange(min=0, min_open=True),
     metavar="X",
@@ -121,6 +129,7 @@ def check(
     no_timing: bool,
     baselines: tuple[str, ...],
     samples: int,
+    min_samples: int,
     require_speedup: float | None,
     sanitize: bool,
     as_json: bool,
@@ -150,6 +159,7 @@ def check(
         timing=not no_timing,
         baselines=baselines or ("eager",),
         samples=samples,
+        min_samples=min_samples,
         require_speedup=require_speedup,
         sanitize=sanitize,
     )
@@ -201,6 +211,7 @@ def check_options(
     timing: bool = True,
     baselines: tuple[str, ...] = ("eager",),
     samples: int = 100,
+    min_samples: int = 20,
     require_speedup: float | None = None,
     sanitize: bool = False,
 ) -> Any:
@@ -224,6 +235,7 @@ def check_options(
         timing=timing,
         baselines=baselines,
         samples=samples,
+        min_samples=min_samples,
         require_speedup=require_speedup,
         sanitize=sanitize,
     )

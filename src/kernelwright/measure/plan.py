@@ -29,6 +29,8 @@ class MeasurePlan:
     baselines: tuple[str, ...] = ("eager",)
     samples: int = 100
     """Most rounds."""
+    min_samples: int = 20
+    """Fewest rounds, however precise they are."""
     require_speedup: float | None = None
     """What the candidate must be shown to reach against each baseline."""
     budget_s: float = 20.0

@@ -170,7 +170,8 @@ class _Session:
 
     def on_time(self) -> dict[str, Any]:
         """The contest, the wall clock, the check of the outputs, and at last the graphs."""
-        rule = StoppingRule(most=self.config["samples"], budget_s=self.config["budget_s"])
+        least, most = self.config["min_samples"], self.config["samples"]
+        rule = StoppingRule(least=least, most=most, budget_s=self.config["budget_s"])
         with torch.no_grad():
             self.say("the timed rounds")
             self.contest.run(rule)

@@ -139,6 +139,7 @@ def _judged(plan: MeasurePlan) -> dict[str, Any]:
         "rtol": plan.rtol,
         "baselines": list(plan.baselines),
         "samples": plan.samples,
+        "min_samples": min(plan.min_samples, plan.samples),
         "budget_s": plan.budget_s,
     }
 
