@@ -18,6 +18,30 @@ __global__ void bank_stores(const int* index, const T* x, T* y) {
     y[threadIdx.x] = tile[threadIdx.x];
 }
 
+// Atomics on shared memory: of which nobody reads the old value, or somebody does.
+__global__ void bank_reductions(const int* index, int* y) {
+    __shared__ int tile[2048];
+    for (int i = threadIdx.x; i < 2048; i += 32) tile[i] = 0;
+    __syncwarp();
+    atomicAdd(&tile[index[threadIdx.x]], index[threadIdx.x] + 3);
+    __syncwarp();
+    y[threadIdx.x] = tile[threadIdx.x];
+}
+__global__ void bank_increments(const int* index, int* y) {
+    __shared__ int tile[2048];
+    for (int i = threadIdx.x; i < 2048; i += 32) tile[i] = 0;
+    __syncwarp();
+    atomicAdd(&tile[index[threadIdx.x]], 1);
+    __syncwarp();
+    y[threadIdx.x] = tile[threadIdx.x];
+}
+__global__ void bank_atomics(const int* index, int* y) {
+    __shared__ int tile[2048];
+    for (int i = threadIdx.x; i < 2048; i += 32) tile[i] = 0;
+    __syncwarp();
+    y[threadIdx.x] = atomicMax(&tile[index[threadIdx.x]], index[threadIdx.x] + 3);
+}
+
 template <class T>
 void run(int* index, T* x, T* y) {
     for (int p = 0; p < 16; p++) {
@@ -54,5 +78,10 @@ int main() {
     run<float>(index, (float*)x, (float*)y);
     run<float2>(index, (float2*)x, (float2*)y);
     run<float4>(index, (float4*)x, (float4*)y);
+    for (int p = 0; p < 16; p++) {
+        bank_reductions<<<1, 32, 16 * p>>>(index + 32 * p, (int*)y);
+        bank_increments<<<1, 32, 16 * p>>>(index + 32 * p, (int*)y);
+        bank_atomics<<<1, 32, 16 * p>>>(index + 32 * p, (int*)y);
+    }
     return ended();
 }

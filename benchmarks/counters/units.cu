@@ -34,6 +34,39 @@ __global__ void local_array(const float* x, const int* at, float* y, int n) {
     for (int k = 0; k < 8; k++) s += kept[(at[k] + i) % 32];
     y[i] = s;
 }
+__global__ void local_table(const int* at, int* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, kept[256];
+#pragma unroll 1
+    for (int k = 0; k < 256; k++) kept[(k * 7 + i) % 256] = k;
+    int s = 0;
+#pragma unroll 1
+    for (int k = 0; k < 8; k++) s += kept[(at[k] + 3 * i) % 256];
+    y[i % n] = s;
+}
+// The same product from tiles in shared memory.
+__global__ void tensor_wmma_shared(const __half* a, const __half* b, float* c, int n) {
+    using namespace nvcuda::wmma;
+    __shared__ __half ta[16][24], tb[16][24];
+    __shared__ float tc[16][20];
+    fragment<matrix_a, 16, 16, 16, __half, row_major> fa;
+    fragment<matrix_b, 16, 16, 16, __half, row_major> fb;
+    fragment<accumulator, 16, 16, 16, float> fc;
+    fill_fragment(fc, 0.f);
+    for (int k = 0; k < n; k += 16) {
+        for (int i = threadIdx.x; i < 256; i += 32) {
+            ta[i / 16][i % 16] = a[(blockIdx.y * 16 + i / 16) * n + k + i % 16];
+            tb[i / 16][i % 16] = b[(k + i / 16) * n + blockIdx.x * 16 + i % 16];
+        }
+        __syncwarp();
+        load_matrix_sync(fa, &ta[0][0], 24);
+        load_matrix_sync(fb, &tb[0][0], 24);
+        mma_sync(fc, fa, fb, fc);
+        __syncwarp();
+    }
+    store_matrix_sync(&tc[0][0], fc, 20, mem_row_major);
+    __syncwarp();
+    for (int i = threadIdx.x; i < 256; i += 32) c[(blockIdx.y * 16 + i / 16) * n + blockIdx.x * 16 + i % 16] = tc[i / 16][i % 16];
+}
 __global__ void tensor_wmma(const __half* a, const __half* b, float* c, int n) {
     using namespace nvcuda::wmma;
     fragment<matrix_a, 16, 16, 16, __half, row_major> fa;
@@ -80,7 +113,9 @@ int main() {
     halves<<<n / 256, 256>>>((__half2*)h, (__half2*)y, n);
     brains<<<n / 256, 256>>>(b, b, n);
     local_array<<<n / 256, 256>>>(x, at, y, n);
+    local_table<<<4, 256>>>(at, (int*)y, 1024);
     tensor_wmma<<<dim3(8, 8), 32>>>(h, h, y, 128);
+    tensor_wmma_shared<<<dim3(4, 4), 32>>>(h, h, y, 64);
     tensor_ldmatrix<64><<<16, 32>>>(h, y);
     tensor_ldmatrix<72><<<16, 32>>>(h, y);
     return ended();

@@ -43,7 +43,7 @@ def sectors_per_request(space: str, op: str) -> str:
 
 
 def ideal_sectors(op: str) -> str:
-    """Sectors that the distinct bytes of each global request would fill."""
+    """Sectors that the bytes of each global request would fill; those it touches where they are fewer."""
     return f"kernelwright__ideal_t_sectors_mem_global_op_{op}.sum"
 
 
@@ -140,7 +140,7 @@ def _memory(space: str, ops: Iterable[str], exact: str) -> Iterable[Metric]:
         yield Metric(sectors(space, op), "sector", "32-byte sectors that they touch", exact)
         yield Metric(sectors_per_request(space, op), "sector", "their ratio; 4 is ideal for 32 x 4 bytes", exact)
         if space == "global":
-            yield Metric(ideal_sectors(op), "sector", "sectors that their distinct bytes would fill", "ours")
+            yield Metric(ideal_sectors(op), "sector", "sectors that their bytes would fill, if fewer", "ours")
 
 
 def _shared(ops: Iterable[str]) -> Iterable[Metric]:
@@ -166,11 +166,11 @@ METRICS: dict[str, Metric] = {
         Metric(BRANCH_UNIFORMITY, "%", "their share", _BRANCHES),
         *_memory("global", GLOBAL_OPS, _SAME),
         Metric(SECTORS_GLOBAL, "sector", "sectors of all global accesses", _SAME),
-        Metric(SECTORS_GLOBAL_IDEAL, "sector", "sectors that their bytes would fill", "ours"),
+        Metric(SECTORS_GLOBAL_IDEAL, "sector", "sectors that their bytes would fill, if fewer", _SAME),
         *_memory("local", LOCAL_OPS, "arrays that PTX keeps in local memory; ptxas's spills are not among them"),
         *_shared(SHARED_OPS),
         Metric(WAVEFRONTS_SHARED, "wavefront", "wavefronts of all shared accesses", _SAME),
-        Metric(WAVEFRONTS_SHARED_IDEAL, "wavefront", "wavefronts that they would take without conflicts", "ours"),
+        Metric(WAVEFRONTS_SHARED_IDEAL, "wavefront", "wavefronts that they would take without conflicts", _SAME),
         Metric(COMPULSORY_READ, "byte", "distinct sectors read, times 32: the least an L2 must fetch", "exact"),
         Metric(COMPULSORY_WRITE, "byte", "distinct sectors written, times 32", "exact"),
         Metric(ATOMICS, "thread", "global atomics, one a thread", "ptxas may combine those of a warp"),

@@ -16,6 +16,8 @@ from kernelwright.device.specs import DeviceSpec
 
 REGISTER_GRANULE = 256
 """Registers are given to a warp in these steps, on every capability from 7.0 on."""
+LEAST_REGISTERS = 16
+"""The driver gives a thread at least these (H200, driver 580.159.04, 2026-11)."""
 PARTITIONS = 4
 """Schedulers of a multiprocessor, each with its own quarter of the registers."""
 SHARED_GRANULE = {7: 256}
@@ -50,7 +52,7 @@ def occupancy(spec: DeviceSpec, *, threads: int, registers: int, shared_bytes: i
         raise ValueError(f"a block of {threads} threads")
     warps = -(-threads // spec.warp_size)
     most_warps = spec.max_threads_per_sm // spec.warp_size
-    a_warp = _up(max(registers, 1) * spec.warp_size, REGISTER_GRANULE)
+    a_warp = _up(max(registers, LEAST_REGISTERS) * spec.warp_size, REGISTER_GRANULE)
     room = spec.registers_per_sm // PARTITIONS // a_warp * PARTITIONS
     granule = SHARED_GRANULE.get(spec.compute_capability[0], 128)
     reserved = spec.reserved_shared_per_block if spec.compute_capability >= (8, 0) else 0
@@ -77,7 +79,7 @@ def occupied(kernel: KernelCounters, spec: DeviceSpec, registers: int | None) ->
     static = int(kernel.metrics.get(m.SHARED_STATIC, 0))
     found = occupancy(spec, threads=threads, registers=registers, shared_bytes=static + kernel.dynamic_shared_bytes)
     figures = {
-        m.REGISTERS: float(registers),
+        m.REGISTERS: float(max(registers, LEAST_REGISTERS)),
         m.LIMIT_BLOCKS: float(found.by_blocks),
         m.LIMIT_REGISTERS: float(found.by_registers),
         m.LIMIT_SHARED: float(found.by_shared),

@@ -72,15 +72,29 @@ class Traffic:
 
 
 def traffic(metrics: Mapping[str, float]) -> Iterator[Traffic]:
-    """Every kind of access that happened and whose ideal is known, global first."""
+    """Every kind of access that happened and whose ideal is known, global first, each by itself."""
+    figures = dict(metrics)
+    # Among its loads ncu has the copies of cp.async and, by wavefronts, ldmatrix.
+    for whole, part in _WITHIN:
+        if whole in figures and part in figures:
+            figures[whole] -= figures[part]
     for op in m.GLOBAL_OPS:
-        yield from _one("global", op, metrics, m.requests("global", op), m.sectors("global", op), m.ideal_sectors(op))
+        yield from _one("global", op, figures, m.requests("global", op), m.sectors("global", op), m.ideal_sectors(op))
     for op in m.SHARED_OPS:
-        yield from _one("shared", op, metrics, m.shared_requests(op), m.wavefronts(op), m.ideal_wavefronts(op))
+        yield from _one("shared", op, figures, m.shared_requests(op), m.wavefronts(op), m.ideal_wavefronts(op))
 
 
-def _one(space: str, op: str, metrics: Mapping[str, float], *names: str) -> Iterator[Traffic]:
-    values = [metrics.get(name) for name in names]
+_WITHIN = (
+    (m.requests("global", "ld"), m.requests("global", "ldgsts")),
+    (m.sectors("global", "ld"), m.sectors("global", "ldgsts")),
+    (m.ideal_sectors("ld"), m.ideal_sectors("ldgsts")),
+    (m.wavefronts("ld"), m.wavefronts("ldsm")),
+    (m.ideal_wavefronts("ld"), m.ideal_wavefronts("ldsm")),
+)
+
+
+def _one(space: str, op: str, figures: Mapping[str, float], *names: str) -> Iterator[Traffic]:
+    values = [figures.get(name) for name in names]
     if all(value is not None for value in values) and values[0]:
         requests, units, ideal = (float(value or 0) for value in values)
         yield Traffic(space, op, requests, units, ideal)

@@ -17,7 +17,7 @@ from kernelwright.counters.sums import in_order
 from . import findings, runtime
 from .codegen import counting as cell
 from .codegen.kernel import Compiled
-from .ptx.ir import Function, Instruction, Position
+from .ptx.ir import Function, Instruction, Label, Position
 
 _LETTERS = {"f32": "f", "f64": "d", "f16": "h", "bf16": "h", "f16x2": "h", "bf16x2": "h"}
 _KINDS = {"f": "fp32", "d": "fp64", "h": "fp16"}
@@ -43,6 +43,11 @@ def counters(
         raise ValueError(f"{kernel} was not compiled to count")
     values = run.cells[: code.cells.number]
     sums = _Sums(code.cells, values)
+    sums.exits = frozenset(
+        label
+        for label, at in function.labels.items()
+        if at == len(function.instructions) or function.instructions[at].op in ("ret", "exit")
+    )
     for number, start in enumerate(code.block_instructions):
         for index in range(start, start + code.block_numbers[number]):
             instruction = function.instructions[index]
@@ -90,6 +95,8 @@ class _Sums:
         self.values = values
         self.whole: dict[str, float] = defaultdict(float)
         self.lines: dict[Position, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        self.exits: frozenset[str] = frozenset()
+        """Labels of the kernel's end: ptxas makes an exit of a branch there."""
         self.opcodes: dict[str, float] = defaultdict(float)
 
     def _add(self, position: Position | None, figures: Mapping[str, float]) -> None:
@@ -106,7 +113,7 @@ class _Sums:
         warps, lanes = self.values[first], self.values[first + 1]
         on = self.values[self.cells.guards[index]] if index in self.cells.guards else lanes
         figures: dict[str, float] = {m.INST: warps, m.THREAD_INST: lanes, m.THREAD_INST_ON: on}
-        if instruction.op in ("bra", "brx") and (instruction.guard is not None or instruction.op == "brx"):
+        if instruction.op == "brx" or (instruction.op == "bra" and instruction.guard and not self._exits(instruction)):
             parted = self.values[self.cells.splits[index]] if index in self.cells.splits else 0
             figures |= {m.BRANCHES_DIVERGENT: parted, m.BRANCHES_UNIFORM: warps - parted}
         figures |= _arithmetic(instruction, warps, on)
@@ -114,30 +121,40 @@ class _Sums:
         if warps:
             self.opcodes[instruction.opcode] += warps
 
+    def _exits(self, branch: Instruction) -> bool:
+        return isinstance(branch.operands[-1], Label) and branch.operands[-1].name in self.exits
+
     def access(self, position: Position | None, access: cell.Access) -> None:
         """The traffic of one access."""
         found = self.values[access.cell : access.cell + cell.ACCESS_CELLS]
         op, shared = access.op, _SHARED_OP.get(access.op, access.op)
         if op == "ldmatrix":
             op = "ld"
-        self._add(
-            position,
-            {
-                m.requests("global", op): found[cell.GLOBAL_REQUESTS],
-                m.sectors("global", op): found[cell.GLOBAL_SECTORS],
-                m.ideal_sectors(op): found[cell.GLOBAL_IDEAL],
-                m.SECTORS_GLOBAL: found[cell.GLOBAL_DISTINCT],
-                m.SECTORS_GLOBAL_IDEAL: found[cell.GLOBAL_IDEAL],
-                m.shared_requests(shared): found[cell.SHARED_REQUESTS],
-                m.wavefronts(shared): found[cell.SHARED_WAVEFRONTS],
-                m.ideal_wavefronts(shared): found[cell.SHARED_IDEAL],
-                m.conflicts(shared): found[cell.SHARED_WAVEFRONTS] - found[cell.SHARED_IDEAL],
-                m.WAVEFRONTS_SHARED: found[cell.SHARED_WAVEFRONTS],
-                m.WAVEFRONTS_SHARED_IDEAL: found[cell.SHARED_IDEAL],
-                m.requests("local", op): found[cell.LOCAL_REQUESTS],
-                m.sectors("local", op): found[cell.LOCAL_SECTORS],
-            },
-        )
+        taken, needed = found[cell.SHARED_WAVEFRONTS], found[cell.SHARED_IDEAL]
+        figures = {
+            m.requests("global", op): found[cell.GLOBAL_REQUESTS],
+            m.sectors("global", op): found[cell.GLOBAL_SECTORS],
+            m.ideal_sectors(op): found[cell.GLOBAL_IDEAL],
+            m.SECTORS_GLOBAL: found[cell.GLOBAL_DISTINCT],
+            m.SECTORS_GLOBAL_IDEAL: found[cell.GLOBAL_IDEAL],
+            m.shared_requests(shared): found[cell.SHARED_REQUESTS],
+            m.wavefronts(shared): taken,
+            m.ideal_wavefronts(shared): needed,
+            m.conflicts(shared): taken - needed,
+            m.WAVEFRONTS_SHARED: taken,
+            m.WAVEFRONTS_SHARED_IDEAL: needed,
+            m.requests("local", op): found[cell.LOCAL_REQUESTS],
+            m.sectors("local", op): found[cell.LOCAL_SECTORS],
+        }
+        # The hardware counts copies and matrices among the loads.
+        if op == "ldgsts":
+            for counted in (m.requests, m.sectors):
+                figures[counted("global", "ld")] = figures[counted("global", "ldgsts")]
+            figures[m.ideal_sectors("ld")] = figures[m.ideal_sectors("ldgsts")]
+        if shared == "ldsm":
+            for of_op in (m.wavefronts, m.conflicts, m.ideal_wavefronts):
+                figures[of_op("ld")] = figures[of_op("ldsm")]
+        self._add(position, figures)
 
 
 def _arithmetic(instruction: Instruction, warps: float, on: float) -> dict[str, float]:

@@ -122,23 +122,25 @@ def _constants(element: str, values: list[int]) -> Value:
 
 
 def _count_fragment(g: Lanes, op: str, memory: Mem, stride: Value, role: str, space: str) -> None:
-    """A fragment's traffic, as if the warp moved the matrix in memory's order, in the widest accesses."""
+    """A fragment's traffic as mma's layouts have it: 8 lines of 4 lanes with 4 bytes each, or two elements of a result.
+
+    So nvcc's code loads and stores what lies in the order of k (A by rows, B by columns) or of n (C and D by rows).
+    """
     if not g.counted:
         return
     t, size = g.text, _BITS[g.type] // 8
     rows, columns = _extent(g, role)
-    along = rows if g.has("col") else columns
-    each = rows * columns // layout.LANES
-    width = min(16 // size, each)
+    along, lines = (rows, columns) if g.has("col") else (columns, rows)
+    width = 2 if role in ("c", "d") else max(1, 4 // size)
     element = "i32" if space == "shared" else "i64"
     base, stride = g.address(memory, narrow=space == "shared"), t.resize(stride, element)
-    for start in range(0, each, width):
-        numbers = [start * layout.LANES + lane * width for lane in range(layout.LANES)]
-        line = _constants(element, [number // along for number in numbers])
-        place = _constants(element, [number % along for number in numbers])
-        offset = t.op("mul", t.op("add", t.op("mul", line, stride), place), constant(element, size))
-        t.store(t.at("%w", layout.ADDRESSES), t.splat(t.op("add", base, offset)), align=64)
-        g.count_access(op, width * size, space)
+    for first_line in range(0, lines, 8):
+        for first in range(0, along, 4 * width):
+            line = _constants(element, [first_line + lane // 4 for lane in range(layout.LANES)])
+            place = _constants(element, [first + lane % 4 * width for lane in range(layout.LANES)])
+            offset = t.op("mul", t.op("add", t.op("mul", line, stride), place), constant(element, size))
+            t.store(t.at("%w", layout.ADDRESSES), t.splat(t.op("add", base, offset)), align=64)
+            g.count_access(op, width * size, space)
 
 
 def _extent(g: Lanes, role: str) -> tuple[int, int]:

@@ -186,6 +186,7 @@ static uint32_t sectors_in_turns(const uint64_t *start, uint32_t n) {
   return total + most;
 }
 
+/* Ideal is what ncu takes for it: the sectors that the lanes' bytes would fill, or those touched where they are fewer. */
 static void count_global(kw_warp *w, uint32_t mask, const uint64_t *a, uint32_t access, uint64_t *cells, uint32_t bytes,
                          int how, int each) {
   kw_counts *c = w->counts;
@@ -202,7 +203,9 @@ static void count_global(kw_warp *w, uint32_t mask, const uint64_t *a, uint32_t 
   uint32_t sectors = distinct(sector, n);
   cells[KW_GLOBAL_REQUESTS]++;
   cells[KW_GLOBAL_DISTINCT] += sectors;
-  cells[KW_GLOBAL_IDEAL] += (distinct(start, n) * bytes + 31) / 32;
+  uint32_t filled = (n * bytes + 31) / 32;
+  cells[KW_GLOBAL_IDEAL] += filled < sectors ? filled : sectors;
+  if (each) distinct(start, n);
   cells[KW_GLOBAL_SECTORS] += each ? sectors_in_turns(start, n) : sectors;
 }
 
@@ -227,9 +230,28 @@ static uint32_t passes(const uint32_t *a, uint32_t among, uint32_t words, int ea
   return most;
 }
 
-static void count_shared(uint32_t mask, const uint32_t *a, uint64_t *cells, uint32_t bytes, int each) {
+/* Whether all of the lanes agree with the neighbour that is `apart` away, where both are there. */
+static int agree(const uint32_t *a, uint32_t among, uint32_t apart) {
+  uint32_t differ = 0;
+  EACH(l, among) if (among >> (l ^ apart) & 1) differ |= a[l] ^ a[l ^ apart];
+  return !differ;
+}
+
+/* How many lanes are served together: twice as many as else where a wide load repeats each address next door, or next but
+ * one (measured: 16 patterns of LDS.64 and LDS.128, H200, 2026-11; stores and ldmatrix never do). */
+static uint32_t served(const uint32_t *a, uint32_t mask, uint32_t words, int merges) {
+  uint32_t lanes = KW_LANES / words;
+  if (!merges || words == 1) return lanes;
+  for (uint32_t first = 0; first < KW_LANES; first += 2 * lanes) {
+    uint32_t among = mask & (2 * lanes == KW_LANES ? ~0u : ((1u << 2 * lanes) - 1) << first);
+    if (!agree(a, among, 1) && !agree(a, among, 2)) return lanes;
+  }
+  return 2 * lanes;
+}
+
+static void count_shared(uint32_t mask, const uint32_t *a, uint64_t *cells, uint32_t bytes, int each, int merges) {
   if (!mask) return;
-  uint32_t words = bytes > 4 ? bytes / 4 : 1, lanes = KW_LANES / words, taken = 0, ideal = 0;
+  uint32_t words = bytes > 4 ? bytes / 4 : 1, lanes = served(a, mask, words, merges), taken = 0, ideal = 0;
   for (uint32_t first = 0; first < KW_LANES; first += lanes) {
     uint32_t among = mask & (lanes == KW_LANES ? ~0u : ((1u << lanes) - 1) << first);
     if (!among) continue;
@@ -260,7 +282,7 @@ static void count_local(uint32_t mask, const uint32_t *a, uint64_t *cells, uint3
 
 /* Generic addresses by the memory they lie in; shared and local ones as offsets. Parameters are in no memory that counts. */
 static void count_generic(kw_warp *w, uint32_t mask, uint32_t access, uint64_t *cells, uint32_t bytes, int how,
-                          int each) {
+                          int each, int merges) {
   uint32_t shared = 0, local = 0, global = 0, offset[KW_LANES], depot[KW_LANES];
   uint64_t locals = w->local_stride * KW_LANES, params = w->block->run->parameter_bytes;
   EACH(l, mask) {
@@ -276,29 +298,29 @@ static void count_generic(kw_warp *w, uint32_t mask, uint32_t access, uint64_t *
     }
   }
   count_global(w, global, w->a, access, cells, bytes, how, each);
-  count_shared(shared, offset, cells, bytes, each);
+  count_shared(shared, offset, cells, bytes, each, merges);
   count_local(local, depot, cells, bytes);
 }
 
 static void count(kw_warp *w, uint32_t mask, uint32_t access, uint32_t first, uint32_t bytes, int space, int how,
-                  int each) {
+                  int each, int merges) {
   uint64_t *cells = w->cells + first;
   if (space == KW_IN_GLOBAL) count_global(w, mask, w->a, access, cells, bytes, how, each);
-  else if (space == KW_IN_SHARED) count_shared(mask, (const uint32_t *)w->a, cells, bytes, each);
+  else if (space == KW_IN_SHARED) count_shared(mask, (const uint32_t *)w->a, cells, bytes, each, merges);
   else if (space == KW_IN_LOCAL) count_local(mask, (const uint32_t *)w->a, cells, bytes);
-  else if (space == KW_IN_GENERIC) count_generic(w, mask, access, cells, bytes, how, each);
+  else if (space == KW_IN_GENERIC) count_generic(w, mask, access, cells, bytes, how, each, merges);
 }
 
 KW_API void kw_count_load(kw_warp *w, uint32_t mask, uint32_t access, uint32_t first, uint32_t bytes, int space) {
-  count(w, mask, access, first, bytes, space, READS, 0);
+  count(w, mask, access, first, bytes, space, READS, 0, 1);
 }
 
 KW_API void kw_count_store(kw_warp *w, uint32_t mask, uint32_t access, uint32_t first, uint32_t bytes, int space) {
-  count(w, mask, access, first, bytes, space, WRITES, 0);
+  count(w, mask, access, first, bytes, space, WRITES, 0, 0);
 }
 
 KW_API void kw_count_atomic(kw_warp *w, uint32_t mask, uint32_t access, uint32_t first, uint32_t bytes, int space) {
-  count(w, mask, access, first, bytes, space, READS | WRITES, 1);
+  count(w, mask, access, first, bytes, space, READS | WRITES, 1, 0);
   if (space == KW_IN_SHARED || space == KW_IN_LOCAL) return;
   kw_counts *c = w->counts;
   EACH(l, mask) {
@@ -315,14 +337,14 @@ KW_API void kw_count_atomic(kw_warp *w, uint32_t mask, uint32_t access, uint32_t
 KW_API void kw_count_matrix(kw_warp *w, uint32_t mask, uint32_t access, uint32_t first, uint32_t count_, int space) {
   uint32_t asked = count_ == 4 ? ~0u : (1u << 8 * count_) - 1;
   (void)mask;
-  count(w, asked, access, first, 16, space, READS, 0);
+  count(w, asked, access, first, 16, space, READS, 0, 0);
 }
 
 /* cp.async: sources in w->a, targets in d[2]. */
 KW_API void kw_count_copy(kw_warp *w, uint32_t mask, uint32_t access, uint32_t first, uint32_t bytes, int space) {
   (void)space;
   count_global(w, mask, w->a, access, w->cells + first, bytes, READS, 0);
-  count_shared(mask, (const uint32_t *)w->d[2], w->cells + first, bytes, 0);
+  count_shared(mask, (const uint32_t *)w->d[2], w->cells + first, bytes, 0, 0);
 }
 
 /* brx.idx: whether the lanes that jump go different ways; their indices are in d[0]. */
