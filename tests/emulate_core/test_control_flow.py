@@ -256,3 +256,10 @@ def test_a_guarded_instruction_leaves_the_register_where_the_guard_is_false() ->
     y = DeviceArray(np.zeros(32, np.int32))
     launch(module, "t", 1, 32, y)
     assert y.get().tolist() == [t if t < 10 else 7 + t for t in range(32)]
+
+
+def test_a_breakpoint_ends_the_kernel_as_without_a_debugger() -> None:
+    module = ptx("setp.eq.u32 %p1, %t, 3;\n@%p1 brkpt;\nmov.u32 %r1, 7;\nst.global.u32 [%at], %r1;")
+    outcome = launch(module, "t", 1, 32, DeviceArray(np.zeros(32, np.int32)))
+    assert outcome.error == 719
+    assert [(finding.cause, finding.count) for finding in outcome.findings] == [("device.trap", 1)]

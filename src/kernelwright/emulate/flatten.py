@@ -138,6 +138,8 @@ def _expand(
             guard = Guard(Reg(rename(guard.register.name), guard.register.type), guard.negated)
         operands = tuple(renamed(operand, rename, names) for operand in instruction.operands)
         new_one = dataclasses.replace(instruction, operands=operands, guard=guard, position=position)
+        if instruction.op == "brkpt":  # ends a launch where no debugger is attached (H200, driver 13.0, 2026-11-29)
+            new_one = dataclasses.replace(new_one, op="trap")
         if instruction.op in alloca.OPERATIONS:
             body.registers[alloca.TOP.name] = alloca.TOP
             body.instructions += alloca.expanded(new_one)

@@ -59,12 +59,14 @@ int explicit_graph(float* device, float* other, const std::vector<float>& host, 
   MUST(cudaGraphInstantiate(&exec, graph, 0));
   MUST(cudaGraphLaunch(exec, 0));
   MUST(cudaGraphLaunch(exec, 0));
+  MUST(cudaDeviceSynchronize());
   printf("explicit: %zu nodes, %zu roots, %g, %d calls\n", nodes, roots, back[5], calls);
   by = 10;
   kernel.func = (void*)scale;
   kernel.kernelParams = args;
   MUST(cudaGraphExecKernelNodeSetParams(exec, scaled, &kernel));
   MUST(cudaGraphLaunch(exec, 0));
+  MUST(cudaDeviceSynchronize());
   printf("changed: %g\n", back[5]);
   cudaGraphNode_t ring;
   MUST(cudaGraphAddEmptyNode(&ring, graph, &copy_out, 1));
@@ -120,6 +122,7 @@ int captured(float* device, float* other, const std::vector<float>& host, std::v
   MUST(cudaGraphInstantiate(&outer_exec, outer, 0));
   back.assign(N, -1);
   MUST(cudaGraphLaunch(outer_exec, stream));
+  MUST(cudaStreamSynchronize(stream));
   printf("child: %g\n", back[9]);
 
   MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));

@@ -42,10 +42,11 @@ def scalar_registers(analysis: Analysis) -> frozenset[str]:
     changed = True
     while changed:
         changed = False
+        # Both sets only shrink, and whatever leaves one asks for another round: in the last one this is exact.
+        fixed = invariant & chosen
         for name in list(chosen):
             for index, _ in defining[name]:
                 instruction = function.instructions[index]
-                fixed = invariant & chosen
                 good = _stays_scalar(instruction, chosen if name in together else fixed)
                 if name not in together and instruction.guard is not None:
                     good = False

@@ -129,6 +129,7 @@ void kw_start_block(kw_block *b, uint64_t index) {
   b->exited = b->done = 0;
   b->warps = p.warps;
   b->error = b->stop = 0;
+  b->haste = 0;
   b->n_findings = b->turns_after_error = 0;
   b->count = 0;
   memset(b->barriers, 0, sizeof b->barriers);

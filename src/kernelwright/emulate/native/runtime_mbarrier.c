@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Questions in one turn from which on a warp counts as doing nothing else; a turn has KW_BUDGET backward branches. */
-#define ONLY_ASKS (KW_BUDGET / 8)
+/* Questions in one turn from which on a warp counts as doing nothing else; a turn has so many backward branches. */
+#define ONLY_ASKS(b) ((KW_BUDGET >> (b)->haste) / 8u)
 /* All warps of a block do nothing but ask, and nobody arrives: after so long nobody will. */
 #define HOPELESS_SECONDS 2.0
 
@@ -179,7 +179,7 @@ int kw_mbarriers_stuck(kw_block *b) {
   int only = m->arrivals == m->seen;
   for (uint32_t i = 0; i < b->warps; i++) {
     const kw_warp *w = kw_warp_of(b, i);
-    if (w->status == KW_YIELDED) only &= m->asked[i] >= ONLY_ASKS;
+    if (w->status == KW_YIELDED) only &= m->asked[i] >= ONLY_ASKS(b);
     m->asked[i] = 0;
   }
   m->seen = m->arrivals;

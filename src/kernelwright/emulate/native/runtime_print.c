@@ -152,15 +152,15 @@ KW_API void kw_heap_free(kw_warp *w, uint32_t mask) {
 }
 
 /* Reads of the clock by one warp of a block from which on it waits for time to pass, and so makes it pass. */
-#define READS_OF_A_WAIT 64
+#define READS_OF_A_WAIT 16
 #define MOST_STEPS 10
 
-/* Nanoseconds, for every clock. Whoever reads it again and again is waiting: then it runs ahead, for all alike, by 1 us a
- * read and in the end by 1 ms, so that a kernel that only passes time takes none. */
+/* Nanoseconds, for every clock. Whoever reads it again and again is waiting: then it runs ahead, for all alike, by more with
+ * every read, up to 1 ms, so that a kernel that only passes time takes next to none. */
 KW_API uint64_t kw_clock(kw_warp *w) {
   static atomic_ullong ahead;
   if (++w->clock_reads > READS_OF_A_WAIT) {
-    uint32_t steps = (w->clock_reads - READS_OF_A_WAIT) / 8;
+    uint32_t steps = w->clock_reads - READS_OF_A_WAIT;
     ahead += 1000ull << (steps < MOST_STEPS ? steps : MOST_STEPS);
   }
   return (uint64_t)(kw_now() * 1e9) + ahead;

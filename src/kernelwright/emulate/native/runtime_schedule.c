@@ -17,6 +17,8 @@
 /* Rounds in which no warp of the first block got anywhere but round a loop, before another one joins it. Where two wait
  * already, one round is enough: a grid barrier of n blocks would else take n * n / 2 times as many. */
 #define PATIENCE 16
+/* Several blocks that all wait take shorter and shorter turns, down to 64 backward branches, until one gets on. */
+#define MOST_HASTE 6
 
 atomic_int kw_interrupted;
 static pthread_mutex_t run_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -158,7 +160,7 @@ static void *parallel_worker(void *given) {
 static void run_in_order(kw_run *r) {
   uint32_t control = _mm_getcsr();
   _mm_setcsr(0x1f80);
-  uint32_t limit = r->resident_limit ? r->resident_limit : 1, n = 0, idle = 0;
+  uint32_t limit = r->resident_limit ? r->resident_limit : 1, n = 0, idle = 0, streak = 0;
   kw_block **resident = calloc(limit, sizeof *resident);
   kw_block *spare = NULL;
   kw_counts *counts = kw_new_counts(r);
@@ -182,6 +184,7 @@ static void run_in_order(kw_run *r) {
     }
     int moved = 0;
     for (uint32_t k = 0; k < n;) {
+      resident[k]->haste = n == 1 ? 0 : streak < MOST_HASTE ? streak : MOST_HASTE;
       enum turn t = take_turn(resident[k]);
       moved |= t >= MOVED;
       if (t != DONE) {
@@ -197,6 +200,7 @@ static void run_in_order(kw_run *r) {
       n--;
     }
     idle = moved ? 0 : idle + 1;
+    streak = moved ? 0 : streak + 1;
   }
   if (spare) kw_free_block(spare);
   free(resident);

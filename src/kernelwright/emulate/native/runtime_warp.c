@@ -117,7 +117,7 @@ KW_API void kw_yield(kw_warp *w, int32_t pc) {
   kw_run *run = w->block->run;
   kw_defer(w, pc);
   w->where = pc;
-  w->budget = KW_BUDGET;
+  w->budget = KW_BUDGET >> w->block->haste;
   kw_note_place(w);
   if (w->live & ~w->waiting & ~w->mask) w->rotate = 32u - (uint32_t)__builtin_clz(w->mask);
   if (kw_interrupted || (run->deadline_s > 0 && kw_now() - run->started > run->deadline_s)) {

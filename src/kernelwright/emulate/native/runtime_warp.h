@@ -131,6 +131,7 @@ struct kw_block {
   uint64_t count;
   uint32_t ctaid[3];
   kw_mbarriers *mbarriers; /* NULL until the block has one */
+  uint32_t haste;          /* halvings of KW_BUDGET while several blocks do nothing but wait for one another */
 };
 
 /* A launch, as module.py fills it (fields up to `error`) and reads it back. */
