@@ -61,7 +61,5 @@ def test_a_device_without_the_memory_leaves_the_reference_to_the_cpu(tmp_path: P
     assert {row["place"] for row in told["place"]} == {"cpu"}
     assert {row["device"] for row in told["place"]} == {"cpu"}
     assert [row["passed"] for row in told["compare"]] == [True, True]
-    assert told["oracle"][0]["notes"] == [
-        "the reference ran on the CPU: on the GPU the oracle raised CUDA out of memory"
-    ]
-    assert told["oracle"][1]["notes"] == []
+    for row in told["oracle"]:
+        assert row["notes"] == ["the reference ran on the CPU: on the GPU the oracle raised CUDA out of memory"]

@@ -23,7 +23,8 @@ from kernelwright.worker.wire import close_all
 class Known:
     """One trial: what the candidate's process is told of it, and what it is judged by."""
 
-    key: tuple[int, str]
+    key: tuple[int, str, str]
+    """Its seed, where inputs are drawn, where the reference runs."""
     body: dict[str, Any]
     """The reply to ``trial``."""
     fds: list[int]

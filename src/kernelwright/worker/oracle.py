@@ -13,26 +13,23 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from kernelwright.errors import UsageError
-from kernelwright.judge.judge import Judgement, Yardsticks, judge, take_yardsticks
-from kernelwright.judge.oracle import Oracle, Reference, double_model
 from kernelwright.problem.layout import Problem, load
 from kernelwright.records import to_json
 from kernelwright.worker import gpu, memory
 from kernelwright.worker.frames import exception_fact
-from kernelwright.worker.inputs import Drawn, Handed, Inputs, copied, put_on
+from kernelwright.worker.inputs import Drawn, Handed, put_on
+from kernelwright.worker.judging import Judging, first_line
 from kernelwright.worker.known import Known
 from kernelwright.worker.parameters import table
 from kernelwright.worker.recipe import Recipe, drawn
 from kernelwright.worker.seeds import seed_all
-from kernelwright.worker.tree import CannotCross, map_tensors, pack, unpack
+from kernelwright.worker.tree import CannotCross, pack, unpack
 from kernelwright.worker.wire import Channel, close_all
-
-T = TypeVar("T")
 
 
 def main(channel: Channel, config: dict[str, Any]) -> None:
@@ -64,39 +61,29 @@ class _Session:
         self.problem: Problem | None = None
         self.loaded: tuple[dict[str, Any], list[int]] | None = None
         """The reply to ``load``, with the constructor arguments' memory files."""
-        self.buffers: dict[str, torch.Tensor] = {}
-        """The reference's buffers as constructed; a forward pass may change them."""
-        self.known: Known | None = None
-        """The trial at hand."""
-        self.kept: dict[tuple[int, str], Known] = {}
-        """Trials of earlier checks, with all that the candidate has no part in: by seed and where inputs are drawn."""
-        self.model: Any = None
-        self.model64: Any = None
-        self.no_double = ""
+        self.judging = Judging(
+            config["place"], host_budget_bytes=config["budget_bytes"], problem_code=self._problem_code
+        )
         self.no_recipe = ""
         """Why inputs cannot be drawn from a recipe; empty as long as they can."""
-        self.place: str = config["place"]
-        """Where the reference runs: a GPU where the candidate runs on one, and all fits there."""
-        self.notes: list[str] = []
-        self.given: Inputs | None = None
-        self.trial_seed = 0
-        self.reference: Reference | None = None
-        self.oracle: Oracle | None = None
-        self.yardsticks: Yardsticks | None = None
-        self.yardsticks_taken = False
+        self.known: Known | None = None
+        """The trial at hand."""
+        self.kept: dict[tuple[int, str, str], Known] = {}
+        """Trials of earlier checks, with all that the candidate has no part in: by seed, where inputs are drawn, and
+        where the reference ran."""
 
     @contextlib.contextmanager
     def _problem_code(self, doing: str) -> Any:
         self.doing, self.foreign = doing, True
         self.channel.send({"during": doing})
         yield
+        # Not reached by what the code raises: then it is the problem's.
         self.foreign = False
 
     # ---- requests --------------------------------------------------------------------------------------------------
     def on_open(self, request: dict[str, Any], fds: list[int]) -> None:
         """Open the device, before anything of the problem's."""
-        if self.place != "cpu":
-            gpu.open(self.place)
+        self.judging.open()
         self._reply("open", {}, [])
 
     def on_load(self, request: dict[str, Any], fds: list[int]) -> None:
@@ -108,50 +95,45 @@ class _Session:
             self.loaded = self._load()
         else:
             self._forget()
-            for name, buffer in self.buffers.items():
-                self.model.get_buffer(name).copy_(buffer)
-            if self.buffers:
-                self.model64 = None
+            self.judging.as_constructed()
         body, held = self.loaded
         self._reply("load", body, [os.dup(fd) for fd in held])
 
     def on_weights(self, request: dict[str, Any], fds: list[int]) -> None:
         """Reply with the reference's state by name."""
-        packed, fds_out, specs = self._shared(dict(self.model.state_dict()))
+        packed, fds_out, specs = self._shared(dict(self.judging.model.state_dict()))
         self._reply("weights", {"state": packed, "tensors": specs}, fds_out)
 
     def on_trial(self, request: dict[str, Any], fds: list[int]) -> None:
         """Make one trial's inputs, as a recipe or in memory files, and drop everything of the trial before."""
         self._forget()
-        self.trial_seed = int(request["seed"])
-        key = (self.trial_seed, str(request["draw"]))
+        key = (int(request["seed"]), str(request["draw"]), self.judging.place)
         if key not in self.kept:
             self.known = self._made(key)
         else:
-            known = self.known = self.kept.pop(key)
-            self.given, self.reference, self.oracle = known.given, known.reference, known.oracle
+            known, judging = self.kept.pop(key), self.judging
+            judging.given, judging.reference, judging.oracle = known.given, known.reference, known.oracle
+            self.known = known
         self._reply("trial", self.known.body, [os.dup(fd) for fd in self.known.fds])
 
     def on_reference(self, request: dict[str, Any], fds: list[int]) -> None:
         """Run the reference; reply with what it changed, and whether it draws random numbers."""
         assert self.known is not None
-        if self.reference is None:
-            self.known.mutated = self._here(self._refer)
-        assert self.reference is not None
-        self._reply("reference", {"mutated": self.known.mutated, "random": self.reference.random}, [])
+        if self.judging.reference is None:
+            self.known.mutated = self.judging.refer(self.known.key[0])
+        assert self.judging.reference is not None
+        self._reply("reference", {"mutated": self.known.mutated, "random": self.judging.reference.random}, [])
 
     def on_oracle(self, request: dict[str, Any], fds: list[int]) -> None:
         """Make the oracle of what the reference computed; reply with how."""
         self.doing = "the oracle"
-        if self.oracle is None:
-            self._here(self._make_oracle)
-        assert self.oracle is not None
-        self._reply("oracle", {"oracle": self.oracle.how, "notes": self.notes}, [])
-        self.notes = []
+        if self.judging.oracle is None:
+            self.judging.make_oracle()
+        assert self.judging.oracle is not None
+        self._reply("oracle", {"oracle": self.judging.oracle.how, "notes": self.judging.remarks}, [])
 
     def on_compare(self, request: dict[str, Any], fds: list[int]) -> None:
         """Judge the candidate's outputs."""
-        assert self.reference is not None and self.oracle is not None
         self.doing = "the comparison"
         started = time.perf_counter()
         outputs: list[torch.Tensor] = []
@@ -167,7 +149,9 @@ class _Session:
             self.channel.send({"reply": "compare", "garbage": str(error)})
             return
         devices = [str(item["device"]) for item in request["tensors"]]
-        judgement = self._here(lambda: self._judged(value, devices, str(request["device"])))
+        asked = self.config["atol"], self.config["rtol"]
+        judgement = self.judging.judged(value, devices, str(request["device"]), asked)
+        assert self.judging.oracle is not None
         for item in mapped:
             item.close()
         self._reply(
@@ -178,9 +162,9 @@ class _Session:
                 "notes": list(judgement.notes),
                 "impostors": None if judgement.impostors is None else list(judgement.impostors),
                 "passed": judgement.passed,
-                "oracle": self.oracle.how,
-                "atol": _tolerance(self.config["atol"], self.reference),
-                "rtol": _tolerance(self.config["rtol"], self.reference),
+                "oracle": self.judging.oracle.how,
+                "atol": self.judging.tolerance(asked[0]),
+                "rtol": self.judging.tolerance(asked[1]),
                 "seconds": time.perf_counter() - started,
             },
             [],
@@ -201,23 +185,23 @@ class _Session:
             packed, held, specs = self._shared(list(arguments))
         with self._problem_code("Model(...)"):
             seed_all(self.seed)
-            self.model = self.problem.model(*arguments)
-            if not callable(self.model):
-                raise TypeError(f"Model is a {type(self.model).__name__} that cannot be called")
-        self._here(lambda: self._place_model())
-        if isinstance(self.model, torch.nn.Module):
-            self.buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
-        return {"init": packed, "tensors": specs, "parameters": table(self.model)}, held
+            model = self.problem.model(*arguments)
+            if not callable(model):
+                raise TypeError(f"Model is a {type(model).__name__} that cannot be called")
+        self.judging.take_model(model)
+        return {"init": packed, "tensors": specs, "parameters": table(self.judging.model)}, held
 
-    def _made(self, key: tuple[int, str]) -> Known:
+    def _made(self, key: tuple[int, str, str]) -> Known:
         """A trial's inputs, as a recipe or in memory files."""
-        recipe = self._recipe(key[1]) if key[1] else None
+        seed, device, place = key
+        recipe = self._recipe(device, seed) if device else None
         if recipe is not None:
-            self.given = Drawn(recipe, None if recipe.device == self.place else put_on(self.place))
-            return Known(key, {"recipe": asdict(recipe), "sums": self.given.sums(), "how": self.given.how}, [])
+            given = Drawn(recipe, None if recipe.device == place else put_on(place))
+            self.judging.given = given
+            return Known(key, {"recipe": asdict(recipe), "sums": given.sums(), "how": given.how}, [])
         assert self.problem is not None
         with self._problem_code("get_inputs()"):
-            seed_all(self.trial_seed)
+            seed_all(seed)
             values = self.problem.get_inputs()
             if not isinstance(values, (list, tuple)):
                 raise TypeError(f"get_inputs() returned a {type(values).__name__}, not a list")
@@ -228,133 +212,50 @@ class _Session:
         mapped = [
             memory.attach(os.dup(fd), spec) for fd, spec in zip(fds_out, map(memory.read_spec, specs), strict=True)
         ]
-        self._here(lambda: self._take(packed, mapped))
+        self.judging.here("copying the inputs", lambda: self._take(packed, mapped))
+        for item in mapped:
+            item.close()
         return Known(key, {"inputs": packed, "tensors": specs, "how": Handed.how}, fds_out)
 
-    def _recipe(self, device: str) -> Recipe | None:
+    def _recipe(self, device: str, seed: int) -> Recipe | None:
         """How to draw this trial's inputs on ``device``; None where that is not known, from then on."""
         assert self.problem is not None
         if self.no_recipe:
             return None
         with self._problem_code("get_inputs()"):
             try:
-                recipe = drawn(self.problem.get_inputs, device=device, seed=self.trial_seed)
+                recipe = drawn(self.problem.get_inputs, device=device, seed=seed)
             # Whatever the problem's code raises where torch's default device is a GPU: it was not written for that.
             except Exception as error:
-                self.no_recipe = _first_line(error)
-                self.notes.append(f"inputs are made on the CPU: {self.no_recipe}")
+                self.no_recipe = first_line(error)
+                self.judging.remarks.append(f"inputs are made on the CPU: {self.no_recipe}")
                 recipe = None
         self.foreign = False
         return recipe
 
     def _take(self, packed: Any, mapped: list[memory.Mapped]) -> None:
-        on_the_host = self.place == "cpu"
         fresh = [memory.attach(os.dup(item.fd), item.spec) for item in mapped]
-        put = None if on_the_host else put_on(self.place)
-        self.given = Handed(packed, fresh, put, copies=not on_the_host)
-        for item in mapped:
-            item.close()
-
-    def _place_model(self) -> None:
-        if self.place != "cpu" and isinstance(self.model, torch.nn.Module):
-            self.model = self.model.to(self.place)
-
-    def _refer(self) -> list[int]:
-        """Run the reference; numbers of the inputs that it changed."""
-        given = self.given
-        assert given is not None
-        with self._problem_code("the reference's forward()"):
-            seed_all(self.trial_seed)
-            self.reference = Reference(self.model, given.values, seed=self.trial_seed)
-        mutated = given.changed()
-        if mutated:
-            self.reference.inputs = given.renewed()
-        return mutated
-
-    def _make_oracle(self) -> None:
-        assert self.reference is not None
-        if self.model64 is None and not self.no_double:
-            self.model64, self.no_double = double_model(self.model)
-        budget = self.config["budget_bytes"] if self.place == "cpu" else gpu.budget_bytes(self.place)
-        self.oracle = Oracle(self.reference, model64=self.model64, budget_bytes=budget, reason=self.no_double)
-        if self.reference.random:
-            self.oracle.give_up_chunks("its forward pass draws random numbers")
-        if not self.yardsticks_taken:
-            # Formats do not depend on the trial: one table serves all.
-            self.yardsticks = take_yardsticks(self.oracle, self.reference)
-            self.yardsticks_taken = True
-
-    def _judged(self, value: Any, devices: list[str], expected: str) -> Judgement:
-        assert self.reference is not None and self.oracle is not None
-        if self.place != "cpu":
-            value = map_tensors(value, lambda tensor: copied(tensor, self.place))
-        return judge(
-            value,
-            devices=devices,
-            expected_device=expected,
-            reference=self.reference,
-            oracle=self.oracle,
-            yardsticks=self.yardsticks,
-            atol=_tolerance(self.config["atol"], self.reference),
-            rtol=_tolerance(self.config["rtol"], self.reference),
-        )
-
-    def _here(self, step: Callable[[], T]) -> T:
-        """Do ``step`` where the reference runs; on the CPU, from then on, where the GPU does not do it.
-
-        A reference that runs on the CPU only, or more than the GPU's memory, is no fault of the problem's.
-        """
-        if self.place == "cpu":
-            return step()
-        try:
-            return step()
-        except Exception as error:
-            self.notes.append(f"the reference ran on the CPU: on the GPU {self.doing} raised {_first_line(error)}")
-            self.foreign = False
-            self._leave_gpu()
-        return step()
-
-    def _leave_gpu(self) -> None:
-        """Take model and inputs back to the CPU, and make reference and oracle of a trial anew there."""
-        self.place = "cpu"
-        self.model64, self.yardsticks_taken = None, False
-        for known in self.kept.values():
-            known.close()
-        self.kept.clear()
-        if isinstance(self.model, torch.nn.Module):
-            self.model = self.model.to("cpu")
-        referred, judging = self.reference is not None, self.oracle is not None
-        self.reference = self.oracle = None
-        gpu.release()
-        if self.given is not None:
-            self.given = self.given.on_host()
-            gpu.release()
-        if referred:
-            self._refer()
-        if judging:
-            self._make_oracle()
+        place = self.judging.place
+        put = None if place == "cpu" else put_on(place)
+        self.judging.given = Handed(packed, fresh, put, copies=put is not None)
 
     def _forget(self) -> None:
         """Let go of the trial at hand; what the next check will ask again is kept where there is room."""
-        known: Known | None = self.known
-        given: Inputs | None = self.given
-        if known is not None and self.oracle is not None:
-            known.given, known.reference, known.oracle = given, self.reference, self.oracle
+        known, judging = self.known, self.judging
         self.known = None
-        self.given = None
-        self.reference = self.oracle = None
-        if known is not None and known.oracle is not None and self._room() >= known.bytes:
-            self.kept[known.key] = known
-        elif known is not None:
-            known.close()
-        elif given is not None:
-            given.close()
-        if self.place != "cpu":
+        if known is not None:
+            known.given, known.reference, known.oracle = judging.given, judging.reference, judging.oracle
+            judging.given = judging.reference = judging.oracle = None
+            if known.oracle is not None and known.key[2] == judging.place and self._room() >= known.bytes:
+                self.kept[known.key] = known
+            else:
+                known.close()
+        if judging.place != "cpu":
             gpu.release()
 
     def _room(self) -> int:
         """Bytes that may still be kept."""
-        whole: int = gpu.KEPT_BYTES if self.place != "cpu" else self.config["budget_bytes"] // 2
+        whole: int = gpu.KEPT_BYTES if self.judging.place != "cpu" else self.config["budget_bytes"] // 2
         return whole - sum(known.bytes for known in self.kept.values())
 
     def _shared(self, value: Any, *, consume: bool = False) -> tuple[Any, list[int], list[dict[str, Any]]]:
@@ -381,15 +282,3 @@ class _Session:
     def _reply(self, operation: str, body: dict[str, Any], fds: list[int]) -> None:
         self.channel.send({"reply": operation, **body}, fds)
         close_all(fds)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:160]
-
-
-def _tolerance(chosen: float | None, reference: Reference) -> float:
-    """The tolerance asked for, or KernelBench's for the reference's dtype: 1e-2 for half types, else 1e-4."""
-    if chosen is not None:
-        return chosen
-    half = any(leaf.dtype in (torch.float16, torch.bfloat16) for leaf in reference.leaves)
-    return 1e-2 if half else 1e-4

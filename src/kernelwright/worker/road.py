@@ -268,7 +268,7 @@ class Road:
         if self.plan.counted and "counters" in done:
             self.seen.counters = [from_json(KernelCounters, item) for item in done["counters"]]
         self._took(Stage.RUN, float(done["seconds"]))
-        self.seen.notes += [str(note) for note in how["notes"]]
+        self.seen.notes += [str(note) for note in how["notes"] if note not in self.seen.notes]
         allowed = {f"input {number}" for number in made["mutated"]}
         self.seen.mutated += [name for name in map(str, done["mutated"]) if name not in allowed]
         self.seen.random = self.seen.random or bool(made["random"])

@@ -67,11 +67,11 @@ def main() -> None:
         drawn = ask("trial", seed=seed, draw=sys.argv[4])
         ask("reference")
         ask("oracle")
-        leaf = session.reference.leaves[0]  # type: ignore[union-attr]
-        print(json.dumps({"place": session.place, "device": str(leaf.device)}))
+        leaf = session.judging.reference.leaves[0]  # type: ignore[union-attr]
+        print(json.dumps({"place": session.judging.place, "device": str(leaf.device)}))
         if "recipe" in drawn:
             same = replayed(Recipe(**drawn["recipe"]))
-            mine = session.given.values[0].cpu()  # type: ignore[union-attr]
+            mine = session.judging.given.values[0].cpu()  # type: ignore[union-attr]
             print(json.dumps({"equal": torch.equal(same[0].cpu(), mine)}))
         out = leaf.detach().cpu() + float(sys.argv[2])
         tensors: list[torch.Tensor] = []
