@@ -19,12 +19,3 @@ def recorded() -> Any:
         return json.loads((SAMPLES / f"{name}.json").read_text(encoding="utf-8"))
 
     return read
-
-
-@pytest.fixture(scope="session")
-def gpu() -> None:
-    """Skips where PyTorch sees no GPU."""
-    import torch
-
-    if not torch.cuda.is_available():
-        pytest.skip("needs an NVIDIA GPU that PyTorch can use")
