@@ -91,7 +91,7 @@ def count_emulated() -> dict[str, Any]:
 
 
 def run_case(case: str) -> None:
-    """One forward pass on the GPU: what ncu watches."""
+    """One forward pass on the GPU, and the mark: what ncu watches."""
     import torch
 
     problem, name, sets = CASES[case]
@@ -110,31 +110,43 @@ def run_case(case: str) -> None:
             for constant, value in sets.items():
                 setattr(modules[key], constant, int(value))
     model = modules["candidate"].ModelNew(*modules["problem"].get_init_inputs()).cuda()
+    inputs = [tensor.cuda() for tensor in modules["problem"].get_inputs()]
     with torch.no_grad():
-        model(*[tensor.cuda() for tensor in modules["problem"].get_inputs()])
+        model(*inputs)
+        torch.arange(7, device="cuda").flip(0)
     torch.cuda.synchronize()
 
 
+MARK = "flip"
+"""In the name of the kernel that ends a case."""
+
+
 def count_ncu() -> dict[str, Any]:
-    own, found = own_kernels(), {}
+    own, found = own_kernels(), {case: [] for case in CASES}
     environment = {**os.environ, "TORCH_CUDA_ARCH_LIST": "8.0+PTX"}
-    for name in {name: case for case, (_, name, _) in reversed(CASES.items())}.values():
-        subprocess.run([sys.executable, __file__, "--case", name], env=environment, check=True)  # builds
-    for case in CASES:
-        command = ["ncu", "--clock-control", "none", "--csv", "--page", "raw", "--metrics", ",".join(METRICS)]
-        answer = subprocess.run(
-            [*command, sys.executable, __file__, "--case", case], env=environment, capture_output=True, text=True
-        )
-        start = answer.stdout.find('"ID"')
-        if start < 0:
-            raise SystemExit(f"{case}: ncu printed no table:\n{answer.stdout[-2000:]}\n{answer.stderr[-2000:]}")
-        rows = [row for row in csv.DictReader(io.StringIO(answer.stdout[start:])) if row.get("Kernel Name")]
-        found[case] = [
-            {"kernel": short(row["Kernel Name"]), "grid": row["Grid Size"], "metrics": numbers(row)}
-            for row in rows
-            if short(row["Kernel Name"]) in own
-        ]
-        print(case, [k["kernel"] for k in found[case]], flush=True)
+    code = "from kernelwright.gallery.kernels import {0}; {0}.extension()"
+    jobs = [
+        subprocess.Popen([sys.executable, "-c", code.format(name)], env=environment)
+        for name in ("matvec", "softmax", "linear")
+    ]
+    if sum(job.wait() for job in jobs):
+        raise SystemExit("a kernel's file does not build; see above")
+    command = ["ncu", "--clock-control", "none", "--csv", "--page", "raw", "--metrics", ",".join(METRICS)]
+    answer = subprocess.run(
+        [*command, sys.executable, __file__, "--run"], env=environment, capture_output=True, text=True
+    )
+    start = answer.stdout.find('"ID"')
+    if start < 0:
+        raise SystemExit(f"ncu printed no table:\n{answer.stdout[-2000:]}\n{answer.stderr[-2000:]}")
+    left = list(CASES)
+    for row in csv.DictReader(io.StringIO(answer.stdout[start:])):
+        if row.get("Kernel Name") and short(row["Kernel Name"]) in own:
+            found[left[0]].append(
+                {"kernel": short(row["Kernel Name"]), "grid": row["Grid Size"], "metrics": numbers(row)}
+            )
+        elif MARK in (row.get("Kernel Name") or ""):
+            left.pop(0)
+    print({case: [kernel["kernel"] for kernel in kernels] for case, kernels in found.items()}, flush=True)
     return found
 
 
@@ -166,10 +178,10 @@ def main() -> None:
     parser.add_argument("--emulated", type=Path)
     parser.add_argument("--ncu", type=Path)
     parser.add_argument("--table", type=Path, nargs=2, metavar=("EMULATED", "NCU"))
-    parser.add_argument("--case", help=argparse.SUPPRESS)
+    parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.case:
-        run_case(given.case)
+    for case in CASES if given.run else ():
+        run_case(case)
     if given.emulated:
         given.emulated.write_text(json.dumps(count_emulated(), indent=1))
     if given.ncu:

@@ -303,6 +303,25 @@ def test_linear_never_uses_a_stale_weight() -> None:
     assert right()
 
 
+@pytest.mark.skipif(not torch.cuda.is_available() or not linear_kernel._device(0)[1], reason="needs Hopper's kernels")
+def test_spare_warps_split_a_weight_as_the_split_does() -> None:
+    k = linear_kernel
+    for M, N, K in ((1024, 8192, 8192), (1024, 5001, 4092), (600, 8192, 2048)):
+        x, w, b = layer(M, N, K)
+        w[3, 5], w[N - 1, 0], w[N - 2] = float("inf"), 1e30, 0
+        plan = k.Plan(k.HOPPER_128, 1)
+        before, found = k.SPARE_WARPS, []
+        try:
+            for k.SPARE_WARPS in (False, True, True):
+                gallery.forget(w)
+                found.append(k.linear(x, w, b, plan=plan))
+                found.append(k.linear(x, w, b, plan=plan))  # from the kept split
+        finally:
+            k.SPARE_WARPS = before
+        first = found[0].nan_to_num()
+        assert all(torch.equal(first, again.nan_to_num()) for again in found[1:]), (M, N, K)
+
+
 def test_a_captured_graph_splits_the_weight_at_each_replay() -> None:
     x, w, b = layer(64, 128, 256)
     for _ in range(2):

@@ -148,9 +148,7 @@ def _findings(verdict: Verdict) -> Iterator[str]:
     for finding in others[:MOST_FINDINGS]:
         line = finding.frames[-1] if finding.frames else None
         place = f"{line.file}:{line.line}" if line else "a line that is not known"
-        yield (
-            f"{finding.cause} at {place}, first in {who(finding)}, {wording.many(finding.count, 'time')}"
-        )
+        yield (f"{finding.cause} at {place}, first in {who(finding)}, {wording.many(finding.count, 'time')}")
     if len(others) > MOST_FINDINGS:
         yield f"and {wording.many(len(others) - MOST_FINDINGS, 'more finding')}"
 

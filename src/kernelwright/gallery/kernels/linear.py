@@ -49,6 +49,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.cpp_extension import load_inline
 
 CUDA_SOURCE = r"""
@@ -80,6 +81,16 @@ __device__ __forceinline__ void split_four(float4 v, float scale, uint2& hi, uin
     hi = make_uint2(*reinterpret_cast<const uint32_t*>(&h0), *reinterpret_cast<const uint32_t*>(&h1));
     lo = make_uint2(*reinterpret_cast<const uint32_t*>(&l0), *reinterpret_cast<const uint32_t*>(&l1));
 }
+// The factor for a row with this largest magnitude, sum of magnitudes and number of non-zero elements. undo: what
+// undoes it, or -1 where the scheme does not fit (then the factor is 0).
+__device__ __forceinline__ float scale_of(float highest, float sum, int count, float& undo) {
+    const int exponent = static_cast<int>(__float_as_uint(highest) >> 23) - 127;
+    const bool zero = count == 0;
+    // Written so that NaN fails: Inf makes the exponent 128, NaN makes the sum NaN.
+    const bool fits = zero || (exponent >= -60 && exponent <= 60 && highest * (count * 0x1p-14f) <= sum);
+    undo = zero ? 1.f : fits ? __uint_as_float(static_cast<uint32_t>(exponent - 14 + 127) << 23) : -1.f;
+    return zero ? 1.f : fits ? __uint_as_float(static_cast<uint32_t>(14 - exponent + 127) << 23) : 0.f;
+}
 template <bool ALIGNED>
 __device__ __forceinline__ float4 four(const float* row, int column, int K) {
     if (ALIGNED && column + 4 <= K) return *reinterpret_cast<const float4*>(row + column);
@@ -94,9 +105,22 @@ struct Operand {
     __half *hi, *lo;
     float* undo;
 };
+// Rows of W that hopper_kernel's spare warps split while its others multiply.
+struct Rest {
+    Operand w;   // all of W
+    int first;   // the rows before it, whole tiles, are split by split_kernel
+    int tiles;   // of 128 rows
+    int* state;  // [0]: the next row to take; [1 + tile]: how many of that tile's rows are done. Null: there is no rest
+};
+__device__ __forceinline__ void look_at(float4 v, float& highest, float& sum, int& count) {
+    highest = fmaxf(fmaxf(highest, fmaxf(fabsf(v.x), fabsf(v.y))), fmaxf(fabsf(v.z), fabsf(v.w)));
+    sum += (fabsf(v.x) + fabsf(v.y)) + (fabsf(v.z) + fabsf(v.w));  // NaN if any element is
+    count += (v.x != 0.f) + (v.y != 0.f) + (v.z != 0.f) + (v.w != 0.f);
+}
 // One block a row, the first operand's rows and then the second's.
 template <bool ALIGNED>
-__global__ void __launch_bounds__(256) split_kernel(const Operand first, const Operand second, int K, int padded) {
+__global__ void __launch_bounds__(256)
+    split_kernel(const Operand first, const Operand second, int K, int padded, const Rest rest) {
     constexpr int HELD = 8;  // float4 a thread keeps: rows of up to 8192 columns are read once
     __shared__ float highest_of[8], sum_of[8];
     __shared__ int count_of[8];
@@ -108,11 +132,9 @@ __global__ void __launch_bounds__(256) split_kernel(const Operand first, const O
     earlier_kernels_have_ended();
     float highest = 0.f, sum = 0.f;
     int count = 0;
-    auto look = [&](float4 v) {
-        highest = fmaxf(fmaxf(highest, fmaxf(fabsf(v.x), fabsf(v.y))), fmaxf(fabsf(v.z), fabsf(v.w)));
-        sum += (fabsf(v.x) + fabsf(v.y)) + (fabsf(v.z) + fabsf(v.w));  // NaN if any element is
-        count += (v.x != 0.f) + (v.y != 0.f) + (v.z != 0.f) + (v.w != 0.f);
-    };
+    auto look = [&](float4 v) { look_at(v, highest, sum, count); };
+    if (rest.state && blockIdx.x == 0)
+        for (int i = threadIdx.x; i <= rest.tiles; i += 256) rest.state[i] = i == 0 ? rest.first : 0;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) held[i] = four<ALIGNED>(row, (threadIdx.x + i * 256) * 4, K);
 #pragma unroll
@@ -130,15 +152,10 @@ __global__ void __launch_bounds__(256) split_kernel(const Operand first, const O
     highest = 0.f, sum = 0.f, count = 0;
     for (int w = 0; w < 8; ++w) highest = fmaxf(highest, highest_of[w]), sum += sum_of[w], count += count_of[w];
 
-    const int exponent = static_cast<int>(__float_as_uint(highest) >> 23) - 127;
-    const bool zero = count == 0;
-    // Written so that NaN fails: Inf makes the exponent 128, NaN makes the sum NaN.
-    const bool fits = zero || (exponent >= -60 && exponent <= 60 && highest * (count * 0x1p-14f) <= sum);
-    const float scale = zero ? 1.f : fits ? __uint_as_float(static_cast<uint32_t>(14 - exponent + 127) << 23) : 0.f;
-    if (threadIdx.x == 0)
-        o.undo[r] = zero   ? 1.f
-                    : fits ? __uint_as_float(static_cast<uint32_t>(exponent - 14 + 127) << 23)
-                           : -1.f;
+    float undo;
+    const float scale = scale_of(highest, sum, count, undo);
+    const bool fits = undo > 0.f;
+    if (threadIdx.x == 0) o.undo[r] = undo;
     uint2* h = reinterpret_cast<uint2*>(o.hi + r * padded);
     uint2* l = reinterpret_cast<uint2*>(o.lo + r * padded);
     auto put = [&](int piece, float4 v) {
@@ -516,19 +533,79 @@ struct Ring {
     static constexpr int STAGES = WIDTH == 128 ? 3 : WIDTH == 64 ? 4 : 5, BYTES = STAGES * STAGE + 1024;
 };
 
-template <int WIDTH, int ACTIVATION>
+// The rest of W, by the three warps that neither load nor multiply: a row arrives in shared memory, is looked at, split
+// and counted. They wait for nobody, so whoever waits for a tile of W is served even where other blocks have not begun.
+constexpr int SPARE_THREADS = 96, SPARE_COLUMNS = 8192;
+__device__ __forceinline__ void split_rest(const Rest& rest, int K, int padded, const float* row, uint64_t* full) {
+    __shared__ float highest_of[3], sum_of[3];
+    __shared__ int count_of[3], taken;
+    const int thread = threadIdx.x - 32;
+    uint32_t parity = 0;
+    for (;;) {
+        if (thread == 0) {
+            taken = atomicAdd(rest.state, 1);
+            if (taken < rest.w.rows) {
+                barrier_expect(full, K * 4);
+                asm volatile(
+                    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                        shared_address(row)),
+                    "l"(rest.w.source + taken * rest.w.stride), "r"(K * 4), "r"(shared_address(full))
+                    : "memory");
+            }
+        }
+        asm volatile("bar.sync 1, 96;" ::: "memory");
+        const int r = taken;
+        if (r >= rest.w.rows) return;
+        barrier_wait(full, parity), parity ^= 1;
+        float highest = 0.f, sum = 0.f;
+        int count = 0;
+        const float4* pieces = reinterpret_cast<const float4*>(row);
+        for (int i = thread; i * 4 < K; i += SPARE_THREADS) look_at(pieces[i], highest, sum, count);
+        for (int offset = 16; offset > 0; offset >>= 1) {
+            highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, offset));
+            sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+            count += __shfl_xor_sync(0xffffffffu, count, offset);
+        }
+        if (thread % 32 == 0)
+            highest_of[thread / 32] = highest, sum_of[thread / 32] = sum, count_of[thread / 32] = count;
+        asm volatile("bar.sync 1, 96;" ::: "memory");
+        highest = fmaxf(fmaxf(highest_of[0], highest_of[1]), highest_of[2]);
+        sum = sum_of[0] + sum_of[1] + sum_of[2], count = count_of[0] + count_of[1] + count_of[2];
+        float undo;
+        const float scale = scale_of(highest, sum, count, undo);
+        uint2* h = reinterpret_cast<uint2*>(rest.w.hi + int64_t(r) * padded);
+        uint2* l = reinterpret_cast<uint2*>(rest.w.lo + int64_t(r) * padded);
+        for (int i = thread; i * 4 < padded; i += SPARE_THREADS) {
+            uint2 a = make_uint2(0, 0), b = a;
+            if (undo > 0.f && i * 4 < K) split_four(pieces[i], scale, a, b);
+            h[i] = a, l[i] = b;
+        }
+        if (thread == 0) rest.w.undo[r] = undo;
+        __threadfence();
+        asm volatile("fence.proxy.async;" ::: "memory");  // the tile is read by the copy engine
+        asm volatile("bar.sync 1, 96;" ::: "memory");
+        if (thread == 0) {
+            __threadfence();
+            atomicAdd(rest.state + 1 + r / 128, 1);
+        }
+    }
+}
+
+// SPARE: W is not split beyond rest.first yet.
+template <int WIDTH, int ACTIVATION, bool SPARE>
 __global__ void __launch_bounds__(384, 1)
     hopper_kernel(const __grid_constant__ CUtensorMap w_hi, const __grid_constant__ CUtensorMap w_lo,
-                  const __grid_constant__ CUtensorMap x_hi, const __grid_constant__ CUtensorMap x_lo,
-                  const Product p) {
+                  const __grid_constant__ CUtensorMap x_hi, const __grid_constant__ CUtensorMap x_lo, const Product p,
+                  const Rest rest) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     using R = Ring<WIDTH>;
     constexpr int REGISTERS = WIDTH / 2;
     extern __shared__ unsigned char raw[];
-    __shared__ __align__(8) uint64_t full[R::STAGES], empty[R::STAGES];
+    __shared__ __align__(8) uint64_t full[R::STAGES], empty[R::STAGES], row_full;
     const uint32_t stages = (shared_address(raw) + 1023) & ~1023u;  // the swizzle pattern repeats every 1024 bytes
     if (threadIdx.x == 0) {
         for (int s = 0; s < R::STAGES; ++s) barrier_init(full + s, 1), barrier_init(empty + s, 8);
+        if (SPARE) barrier_init(&row_full, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
@@ -544,6 +621,11 @@ __global__ void __launch_bounds__(384, 1)
 
     if (group == 0) {  // the producer: one thread
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (SPARE && threadIdx.x >= 32) {
+            const uint32_t behind = stages - shared_address(raw) + R::STAGES * R::STAGE;
+            split_rest(rest, p.K, p.padded, reinterpret_cast<const float*>(raw + behind), &row_full);
+            return;
+        }
         if (threadIdx.x != 0) return;
         for (int item = blockIdx.x; item < items; item += gridDim.x) {
             int tm, tn;
@@ -551,6 +633,14 @@ __global__ void __launch_bounds__(384, 1)
             const int split = item % p.splits;
             const int first = int(int64_t(blocks) * split / p.splits),
                       last = int(int64_t(blocks) * (split + 1) / p.splits);
+            if (SPARE && tn * 128 >= rest.first) {
+                const int wanted = min(128, p.N - tn * 128), *done = rest.state + 1 + tn;
+                for (int seen = 0; seen < wanted;) {
+                    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(done) : "memory");
+                    if (seen < wanted) __nanosleep(100);
+                }
+                asm volatile("fence.proxy.async;" ::: "memory");
+            }
             for (int b = first; b < last; ++b) {
                 barrier_wait(empty + stage, parity ^ 1);
                 barrier_expect(full + stage, R::STAGE);
@@ -619,7 +709,7 @@ __global__ void __launch_bounds__(384, 1)
         float undo_m[REGISTERS / 2], undo_n[2], bias_n[2];  // all loaded before the first result is stored
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-            undo_n[i] = __ldg(p.undo_w + min(row + i * 8, p.N - 1)), bias_n[i] = p.bias(min(row + i * 8, p.N - 1));
+            undo_n[i] = __ldcg(p.undo_w + min(row + i * 8, p.N - 1)), bias_n[i] = p.bias(min(row + i * 8, p.N - 1));
 #pragma unroll
         for (int i = 0; i < REGISTERS / 2; ++i) undo_m[i] = __ldg(p.undo_x + min(left + i / 2 * 8 + i % 2, p.M - 1));
         auto where = [&](int i, int& m, int& n) { n = row + i / 2 % 2 * 8, m = left + i / 4 * 8 + i % 2; };
@@ -681,12 +771,13 @@ cudaError_t launch(void (*kernel)(Parameters...), int64_t grid, int threads, int
 #endif
 }
 
-inline cudaError_t split(const Operand& first, const Operand& second, int K, int padded, cudaStream_t stream) {
+inline cudaError_t split(const Operand& first, const Operand& second, int K, int padded, const Rest& rest,
+                         cudaStream_t stream) {
     auto aligned = [](const Operand& o) {
         return o.rows == 0 || (reinterpret_cast<uintptr_t>(o.source) % 16 == 0 && (o.rows == 1 || o.stride % 4 == 0));
     };
     return launch(aligned(first) && aligned(second) ? split_kernel<true> : split_kernel<false>,
-                  int64_t(first.rows) + second.rows, 256, 0, stream, first, second, K, padded);
+                  int64_t(first.rows) + second.rows, 256, 0, stream, first, second, K, padded, rest);
 }
 
 enum Variant { PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128, ROWS };
@@ -696,7 +787,8 @@ struct Planes {
 };
 
 template <int ACTIVATION>
-cudaError_t multiply_as(int variant, const Planes& planes, const Product& p, int sms, cudaStream_t stream) {
+cudaError_t multiply_as(int variant, const Planes& planes, const Product& p, const Rest& rest, int sms,
+                        cudaStream_t stream) {
     const int width = variant == HOPPER_32 ? 32 : variant == HOPPER_64 ? 64 : 128;
     const int64_t items = int64_t((p.M + width - 1) / width) * ((p.N + 127) / 128) * p.splits;
     if (variant == PORTABLE)
@@ -708,12 +800,14 @@ cudaError_t multiply_as(int variant, const Planes& planes, const Product& p, int
     if (tile_map(&w_hi, planes.w_hi, p.N, p.padded, 128) || tile_map(&w_lo, planes.w_lo, p.N, p.padded, 128) ||
         tile_map(&x_hi, planes.x_hi, p.M, p.padded, width) || tile_map(&x_lo, planes.x_lo, p.M, p.padded, width))
         return cudaErrorNotSupported;
-    auto kernel = width == 128  ? hopper_kernel<128, ACTIVATION>
-                  : width == 64 ? hopper_kernel<64, ACTIVATION>
-                                : hopper_kernel<32, ACTIVATION>;
-    const int bytes = width == 128 ? Ring<128>::BYTES : width == 64 ? Ring<64>::BYTES : Ring<32>::BYTES;
+    auto kernel = rest.state     ? hopper_kernel<128, ACTIVATION, true>
+                  : width == 128 ? hopper_kernel<128, ACTIVATION, false>
+                  : width == 64  ? hopper_kernel<64, ACTIVATION, false>
+                                 : hopper_kernel<32, ACTIVATION, false>;
+    const int ring = width == 128 ? Ring<128>::BYTES : width == 64 ? Ring<64>::BYTES : Ring<32>::BYTES;
+    const int bytes = ring + (rest.state ? SPARE_COLUMNS * 4 : 0);
     if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) return e;
-    return launch(kernel, items < sms ? items : sms, 384, bytes, stream, w_hi, w_lo, x_hi, x_lo, p);
+    return launch(kernel, items < sms ? items : sms, 384, bytes, stream, w_hi, w_lo, x_hi, x_lo, p, rest);
 #else
     return cudaErrorInvalidDeviceFunction;
 #endif
@@ -739,28 +833,29 @@ inline cudaError_t rows(const Product& p, int sms, cudaStream_t stream) {
 }
 
 // Runs everything after the split.
-inline cudaError_t multiply(int variant, const Planes& planes, const Product& p, int sms, cudaStream_t stream) {
+inline cudaError_t multiply(int variant, const Planes& planes, const Product& p, const Rest& rest, int sms,
+                            cudaStream_t stream) {
     cudaError_t e = cudaSuccess;
     if (variant == ROWS) {
         e = rows(p, sms, stream);
     } else {
         switch (p.epilogue.activation) {
             case GELU_ERF:
-                e = multiply_as<GELU_ERF>(variant, planes, p, sms, stream);
+                e = multiply_as<GELU_ERF>(variant, planes, p, rest, sms, stream);
                 break;
 #ifndef GALLERY_ERF_ONLY
             case GELU_TANH:
-                e = multiply_as<GELU_TANH>(variant, planes, p, sms, stream);
+                e = multiply_as<GELU_TANH>(variant, planes, p, rest, sms, stream);
                 break;
             case RELU:
-                e = multiply_as<RELU>(variant, planes, p, sms, stream);
+                e = multiply_as<RELU>(variant, planes, p, rest, sms, stream);
                 break;
             case SILU:
-                e = multiply_as<SILU>(variant, planes, p, sms, stream);
+                e = multiply_as<SILU>(variant, planes, p, rest, sms, stream);
                 break;
 #endif
             default:
-                e = multiply_as<NONE>(variant, planes, p, sms, stream);
+                e = multiply_as<NONE>(variant, planes, p, rest, sms, stream);
         }
     }
     if (e || !p.partial) return e;
@@ -770,20 +865,21 @@ inline cudaError_t multiply(int variant, const Planes& planes, const Product& p,
 // ---- end linear
 // -----------------------------------------------------------------------------------------------------------------
 
-// Splits x [M, K] and W [N, K]; M or N may be 0.
+// Splits x [M, K] and the rows of W [N, K] before `first`, and makes `state` ready for the others.
 extern "C" int linear_split(const float* x, int64_t x_stride, int M, void* x_hi, void* x_lo, float* undo_x,
                             const float* w, int64_t w_stride, int N, void* w_hi, void* w_lo, float* undo_w, int K,
-                            int padded, void* stream) {
-    return linear::split({x, x_stride, M, static_cast<__half*>(x_hi), static_cast<__half*>(x_lo), undo_x},
-                         {w, w_stride, N, static_cast<__half*>(w_hi), static_cast<__half*>(w_lo), undo_w}, K, padded,
-                         static_cast<cudaStream_t>(stream));
+                            int padded, int first, int* state, void* stream) {
+    const linear::Operand all{w, w_stride, N, static_cast<__half*>(w_hi), static_cast<__half*>(w_lo), undo_w};
+    linear::Operand some = all;
+    some.rows = first;
+    return linear::split({x, x_stride, M, static_cast<__half*>(x_hi), static_cast<__half*>(x_lo), undo_x}, some, K,
+                         padded, {all, first, (N + 127) / 128, state}, static_cast<cudaStream_t>(stream));
 }
 extern "C" int linear_multiply(int variant, int splits, int sms, int M, int N, int K, int padded, const float* x,
                                int64_t x_stride, const void* x_hi, const void* x_lo, const float* undo_x,
-                               const float* w, int64_t w_stride, const void* w_hi, const void* w_lo,
-                               const float* undo_w, const float* bias, const float* residual,
-                               int64_t residual_stride, float scale, int activation, float* partial, float* out,
-                               void* stream) {
+                               const float* w, int64_t w_stride, void* w_hi, void* w_lo, float* undo_w, int first,
+                               int* state, const float* bias, const float* residual, int64_t residual_stride,
+                               float scale, int activation, float* partial, float* out, void* stream) {
     const linear::Product p{x,
                             w,
                             x_stride,
@@ -798,7 +894,9 @@ extern "C" int linear_multiply(int variant, int splits, int sms, int M, int N, i
                             padded,
                             splits,
                             {bias, residual, residual_stride, scale, activation}};
-    return linear::multiply(variant, {x_hi, x_lo, w_hi, w_lo}, p, sms, static_cast<cudaStream_t>(stream));
+    const linear::Operand all{w, w_stride, N, static_cast<__half*>(w_hi), static_cast<__half*>(w_lo), undo_w};
+    return linear::multiply(variant, {x_hi, x_lo, w_hi, w_lo}, p, {all, first, (N + 127) / 128, state}, sms,
+                            static_cast<cudaStream_t>(stream));
 }
 """
 
@@ -809,17 +907,17 @@ CPP_SOURCE = r"""
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
 #include <optional>
 
 extern "C" int linear_split(const float* x, int64_t x_stride, int M, void* x_hi, void* x_lo, float* undo_x,
                             const float* w, int64_t w_stride, int N, void* w_hi, void* w_lo, float* undo_w, int K,
-                            int padded, void* stream);
+                            int padded, int first, int* state, void* stream);
 extern "C" int linear_multiply(int variant, int splits, int sms, int M, int N, int K, int padded, const float* x,
                                int64_t x_stride, const void* x_hi, const void* x_lo, const float* undo_x,
-                               const float* w, int64_t w_stride, const void* w_hi, const void* w_lo,
-                               const float* undo_w, const float* bias, const float* residual,
-                               int64_t residual_stride, float scale, int activation, float* partial, float* out,
-                               void* stream);
+                               const float* w, int64_t w_stride, void* w_hi, void* w_lo, float* undo_w, int first,
+                               int* state, const float* bias, const float* residual, int64_t residual_stride,
+                               float scale, int activation, float* partial, float* out, void* stream);
 
 static void check_matrix(const torch::Tensor& t, const char* name) {
     TORCH_CHECK(t.is_cuda(), "linear: ", name, " must be on the GPU");
@@ -848,11 +946,24 @@ torch::Tensor room(torch::Tensor w) {
     return made_for(w);
 }
 
+// How many of W's rows to split before the product begins; the spare warps of the product's kernel split the others
+// meanwhile. All, where they could not keep up with it: a multiprocessor's take about 2 us and 1 us for each 2048
+// columns of a row, its product about 1.1 us for 64 columns of a tile (H200).
+static int64_t rows_before(const torch::Tensor& w, int64_t M, int64_t sms) {
+    const int64_t N = w.size(0), K = w.size(1), high = std::min<int64_t>(8, (M + 127) / 128), tiles = (N + 127) / 128;
+    if (K % 4 || K > 8192 || w.stride(0) % 4 || reinterpret_cast<uint64_t>(w.data_ptr()) % 16) return N;
+    const int64_t first = (sms + high - 1) / high * 128;  // what the first tiles of all multiprocessors need
+    if (first >= N) return N;
+    const double spare = double(N - first) / double(sms) * (2.0 + double(K) / 2048);
+    const double others = (double(high * tiles) / double(sms) - 1) * double(K) / 64 * 1.1;
+    return spare < 0.9 * others ? first : N;
+}
+
 // variant 4 (rows) needs no split; else W is split beside x, into w_split where that is to be kept, unless w_split
 // already holds it.
 torch::Tensor multiply(torch::Tensor x, torch::Tensor w, std::optional<torch::Tensor> w_split, bool is_split,
                        std::optional<torch::Tensor> bias, std::optional<torch::Tensor> residual, double scale,
-                       int64_t activation, int64_t variant, int64_t splits, int64_t sms) {
+                       int64_t activation, int64_t variant, int64_t splits, int64_t sms, bool spare) {
     check_matrix(x, "x");
     check_matrix(w, "the weight");
     TORCH_CHECK(x.size(1) == w.size(1), "linear: x has ", x.size(1), " columns, the weight ", w.size(1));
@@ -860,14 +971,18 @@ torch::Tensor multiply(torch::Tensor x, torch::Tensor w, std::optional<torch::Te
     const auto stream = c10::cuda::getCurrentCUDAStream().stream();
     const int64_t M = x.size(0), N = w.size(0);
     const int K = static_cast<int>(x.size(1)), padded = static_cast<int>(padded_of(x));
-    torch::Tensor x_made, w_made, partial;
+    torch::Tensor x_made, w_made, partial, state;
     Halves xs, ws;
+    int64_t first = is_split ? 0 : N;
     if (variant != 4) {
         x_made = made_for(x), xs = Halves(x_made, x);
         w_made = w_split ? *w_split : made_for(w), ws = Halves(w_made, w);
+        if (spare && !is_split && variant == 3 && splits == 1) first = rows_before(w, M, sms);
+        if (!is_split && first < N) state = torch::empty({(N + 127) / 128 + 1}, x.options().dtype(torch::kInt32));
         const int error = linear_split(x.data_ptr<float>(), x.stride(0), static_cast<int>(M), xs.hi, xs.lo, xs.undo,
-                                       w.data_ptr<float>(), w.stride(0), is_split ? 0 : static_cast<int>(N), ws.hi,
-                                       ws.lo, ws.undo, K, padded, stream);
+                                       w.data_ptr<float>(), w.stride(0), static_cast<int>(N), ws.hi, ws.lo, ws.undo, K,
+                                       padded, static_cast<int>(first),
+                                       state.defined() ? state.data_ptr<int>() : nullptr, stream);
         C10_CUDA_CHECK(static_cast<cudaError_t>(error));
     }
     auto out = torch::empty({M, N}, x.options());
@@ -875,7 +990,8 @@ torch::Tensor multiply(torch::Tensor x, torch::Tensor w, std::optional<torch::Te
     const int error = linear_multiply(
         static_cast<int>(variant), static_cast<int>(splits), static_cast<int>(sms), static_cast<int>(M),
         static_cast<int>(N), K, padded, x.data_ptr<float>(), x.stride(0), xs.hi, xs.lo, xs.undo, w.data_ptr<float>(),
-        w.stride(0), ws.hi, ws.lo, ws.undo, bias ? bias->data_ptr<float>() : nullptr,
+        w.stride(0), ws.hi, ws.lo, ws.undo, static_cast<int>(first),
+        state.defined() ? state.data_ptr<int>() : nullptr, bias ? bias->data_ptr<float>() : nullptr,
         residual ? residual->data_ptr<float>() : nullptr, residual ? residual->stride(0) : 0,
         static_cast<float>(scale), static_cast<int>(activation), splits > 1 ? partial.data_ptr<float>() : nullptr,
         out.data_ptr<float>(), stream);
@@ -884,6 +1000,8 @@ torch::Tensor multiply(torch::Tensor x, torch::Tensor w, std::optional<torch::Te
 }
 """
 
+SPARE_WARPS = True
+"""Whether a weight that is not split yet is split by the product's own spare warps, where that hides it (Hopper)."""
 ACTIVATIONS = {None: 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, "silu": 4}
 BLOCK_K = 64
 
@@ -1087,7 +1205,7 @@ def _watch_optimisers() -> None:
             for parameter in group["params"]:
                 _prepared.pop(id(parameter), None)
 
-    torch.optim.optimizer.register_optimizer_step_post_hook(stepped)
+    register_optimizer_step_post_hook(stepped)
 
 
 def kept(weight: torch.Tensor, made: torch.Tensor) -> None:
@@ -1158,6 +1276,7 @@ def linear(
         chosen.variant,
         chosen.splits,
         sms,
+        SPARE_WARPS,
     )
     if w is not None and not is_split:
         kept(given_weight, w)
