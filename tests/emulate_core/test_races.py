@@ -160,6 +160,29 @@ extern "C" __global__ void asynchronous(float4* x, int waits) {
     __syncthreads();
     x[threadIdx.x] = v;
 }
+extern "C" __global__ void own_copy(float4* x, int waits) {
+    __shared__ float4 s[128];
+    __pipeline_memcpy_async(&s[threadIdx.x], &x[threadIdx.x], 16);                  // own copy
+    __pipeline_commit();
+    if (waits) __pipeline_wait_prior(0);
+    float4 v = s[threadIdx.x];                                                      // own copy: read
+    if (!waits) __pipeline_wait_prior(0);
+    x[threadIdx.x] = make_float4(v.y, v.x, v.w, v.z);
+}
+extern "C" __global__ void own_pipeline(float* x, int n, int open) {
+    __shared__ float s[3][128];
+    int t = threadIdx.x;
+    float sum = 0;
+    for (int i = 0; i < 2; i++) { __pipeline_memcpy_async(&s[i][t], &x[i * 128 + t], 4); __pipeline_commit(); }
+    for (int i = 0; i < n; i++) {
+        if (open == 1) __pipeline_wait_prior(1);
+        else __pipeline_wait_prior(2);
+        sum += s[i % 3][t];                                                         // own pipeline: read
+        if (i + 2 < n) __pipeline_memcpy_async(&s[(i + 2) % 3][t], &x[(i + 2) * 128 + t], 4);   // own pipeline: copy
+        __pipeline_commit();
+    }
+    x[t] = sum;
+}
 extern "C" __global__ void pipeline(float4* x, int n, int depth) {
     __shared__ float4 s[3][128];
     int t = threadIdx.x;
@@ -297,6 +320,8 @@ RIGHT = {
     "neighbouring half words": ("halves", 128, (0,)),
     "copy waited for": ("asynchronous", 128, (1,)),
     "pipeline of three stages": ("pipeline", 128, (6, 2)),
+    "a thread's own copy waited for": ("own_copy", 128, (1,)),
+    "a pipeline within each thread": ("own_pipeline", 128, (6, 1)),
     "within a warp, synchronised": ("within_a_warp", 64, (1,)),
     "warp reduction, synchronised": ("legacy_synced", 32, ()),
     "cooperative groups": ("groups", 128, ()),
@@ -321,6 +346,20 @@ def test_what_barriers_order_is_no_race(name: str) -> None:
     kernel, threads, values = RIGHT[name]
     outcome = run(kernel, threads, *values, size=8192, dtype=DTYPES.get(kernel, np.float32))
     assert (outcome.findings, outcome.observations) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "values", "copy", "read"),
+    [("own_copy", (0,), "own copy", "own copy: read"), ("asynchronous", (0,), "copy", "copied: read"),
+     ("own_pipeline", (6, 2), "own pipeline: copy", "own pipeline: read")],
+)  # fmt: skip
+def test_a_copy_that_is_read_before_it_is_waited_for_is_named_even_within_a_thread(
+    kernel: str, values: tuple[int, ...], copy: str, read: str
+) -> None:
+    outcome = run(kernel, 128, *values, size=8192)
+    assert (at(copy), at(read)) in pairs(outcome.findings)
+    assert {own_frame(f.frames).line for f in outcome.findings} == {at(read)}
+    assert all(f.message.endswith("asynchronously and has not waited for that copy") for f in outcome.findings)
 
 
 def test_one_barrier_too_few_between_two_buffers_is_a_race() -> None:

@@ -22,6 +22,7 @@ CAUSES = (
     "interface.raw-pointer", "memory.use-after-free", "sync.divergent-barrier", "sync.deadlock", "warp.mask",
     "device.assert", "device.trap", "sync.divergent-barrier", "sync.shared-race", "sync.shared-race",
     "memory.uninitialised", "memory.uninitialised", "sync.global-race", "sync.global-race", "memory.stale-read",
+    "sync.shared-race",
 )  # fmt: skip
 OBSERVATIONS = frozenset({8, 11, 13, 15, 17})
 """Causes (by number) that hardware tolerates: no error, but they may explain a wrong result."""
@@ -32,14 +33,14 @@ KINDS = (
 )  # fmt: skip
 EXITED_BEFORE_BARRIER = 11
 GLOBAL_RACES = frozenset({16, 17, 18})
-STALE = 18
+STALE, UNDER_WAY = 18, 19
 TRAPS = {
     TOO_DEEP: f"{{}} calls itself more than {DEPTH} deep, where the emulated device ends a thread; a GPU's stack ends"
     " at a depth that its limit and the frame's size decide",
     BY_POINTER: "{} calls itself through a pointer, which the emulated device does not follow",
 }
 """Of a ``trap`` that flattening put in, by its first modifier: what it means for the function its second one names."""
-_BY_WINDOW = frozenset({12, 13, 14, 15})
+_BY_WINDOW = frozenset({12, 13, 14, 15, 19})
 """Causes whose shared offsets are from the window's start, not from an array's."""
 _DID = {"load": "read", "store": "wrote", "atomic": "updated"}
 
@@ -107,11 +108,12 @@ def finding(
         missing = "no barrier" if same_block else "nothing that orders the two blocks"
         if same_block and same_warp:
             missing = "no __syncwarp"
+        who = f"thread {_triple(coordinates(native.other_thread, block))}{of_block}"
+        at = f" at line {own_frame(earlier).line}" if earlier else ""
         doubt = "and this load may find what was there before" if native.cause == STALE else f"with {missing} between"
-        message = (
-            f"thread {_triple(coordinates(native.other_thread, block))}{of_block} {_DID[ACCESSES[other[0].access]]} it"
-            f"{f' at line {own_frame(earlier).line}' if earlier else ''}, {doubt}"
-        )
+        message = f"{who} {_DID[ACCESSES[other[0].access]]} it{at}, {doubt}"
+        if native.cause == UNDER_WAY:
+            message = f"{who} copies it{at} asynchronously and has not waited for that copy"
     return records.Finding(
         cause=CAUSES[native.cause],
         kernel=kernel,

@@ -63,8 +63,13 @@ def seen(
         if earlier.line != line:
             evidence.append(f"the later access is at line {line}: {case.text(line)}")
             later = f"line {line}" if line > earlier.line else f"line {line} of the next round"
-            # A barrier reaches one block only.
-            if finding.cause == "sync.shared-race" or finding.message.endswith("no barrier between"):
+            # A barrier reaches one block only, and none makes a copy end.
+            if finding.message.endswith("waited for that copy"):
+                fix = (
+                    "Wait for the copy (__pipeline_wait_prior, cp.async.wait_group, consumer_wait), and let every thread "
+                    f"that reads what another copied pass __syncthreads() behind that, before {later}."
+                )
+            elif finding.cause == "sync.shared-race" or finding.message.endswith("no barrier between"):
                 fix = f"Put __syncthreads() between line {earlier.line} and {later}, where every thread reaches it."
         line = earlier.line
     if finding.cause == "sync.divergent-barrier":

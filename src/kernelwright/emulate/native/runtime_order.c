@@ -137,15 +137,23 @@ void kw_release(kw_warp *w, uint32_t id) {
 /* Copies that a barrier overtakes are still to be waited for: their writes happen after it. */
 static void carry_copies(kw_block *b) {
   kw_shadow *s = b->shadow;
-  for (uint32_t i = 0; i < s->warps; i++)
+  for (uint32_t i = 0; i < s->warps; i++) {
+    kw_warp *w = kw_warp_of(b, i);
+    uint32_t event = 0, of = ~0u;
     for (uint32_t k = 0; k < s->copies[i].n; k++) {
       const kw_pending *p = &s->copies[i].list[k];
-      uint32_t entry = KW_ENTRY(kw_event(kw_warp_of(b, i), p->site), i) | p->lane;
+      if (p->site != of || event < s->full) {
+        event = kw_new_event(w, of = p->site);
+        s->events[event - s->full] |= KW_CARRIED;
+        s->seen[i * s->n_sites + of] = 0; /* a copy that starts from here on is another event */
+      }
+      uint32_t entry = KW_ENTRY(event, i) | p->lane;
       for (uint32_t g = p->address >> s->shift; g < (p->address + p->bytes) >> s->shift; g++) {
         s->writer[g] = entry;
-        s->lines[g / KW_LINE].written = entry >> 10;
+        s->lines[g / KW_LINE].written = event;
       }
     }
+  }
 }
 
 void kw_join(kw_block *b, uint32_t id, const uint32_t *lanes) {

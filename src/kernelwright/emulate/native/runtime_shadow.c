@@ -10,7 +10,9 @@
 
 static const kw_site *site_of(const kw_warp *w, uint32_t site) { return &w->block->run->sites[site]; }
 
-static uint32_t site_of_event(const kw_shadow *s, uint32_t event) { return s->events[event - s->full]; }
+static uint32_t site_of_event(const kw_shadow *s, uint32_t event) {
+  return s->events[event - s->full] & ~KW_CARRIED;
+}
 
 /* ---- reports */
 
@@ -41,9 +43,29 @@ static int comes_first(const kw_warp *w, uint32_t other, uint32_t site, uint32_t
   return reads != other_reads ? reads : other <= site;
 }
 
+/* The copy of that warp (cp.async) into this address that it has not waited for; NULL: there is none. */
+static const kw_pending *under_way(const kw_shadow *s, uint32_t warp, uint32_t address) {
+  const kw_copies *c = &s->copies[warp];
+  for (uint32_t i = 0; i < c->n; i++)
+    if (address - c->list[i].address < c->list[i].bytes) return &c->list[i];
+  return NULL;
+}
+
+static void report_copy(kw_warp *w, uint32_t lane, uint32_t site, uint32_t address, uint32_t thread, uint32_t copy) {
+  kw_finding *f = kw_report(w, KW_COPY_UNDER_WAY, (int)site, (int)lane, address, 0);
+  if (!f || f->count != 1) return;
+  describe(w, f, site, address, (uint32_t)site_of(w, site)->bytes);
+  f->other_thread = thread;
+  f->other_site = (int32_t)copy;
+}
+
 static void report_race(kw_warp *w, uint32_t lane, uint32_t site, uint32_t address, uint32_t entry) {
   const kw_shadow *s = w->shadow;
   uint32_t other = site_of_event(s, entry >> 10), other_warp = entry >> 5 & 31;
+  if (s->events[(entry >> 10) - s->full] & KW_CARRIED) {
+    report_copy(w, lane, site, address, entry & 1023, other);
+    return;
+  }
   int tolerated = other_warp == w->index || (site_of(w, site)->strong && site_of(w, other)->strong);
   uint32_t later = site, earlier = other, thread = w->index * KW_LANES + lane, other_thread = entry & 1023;
   if (!comes_first(w, other, site, other_warp)) {
@@ -137,7 +159,11 @@ INLINE void judge(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, cons
       for (int i = atomics; i < (writes ? 5 : 1) && !bad; i++)
         if (__builtin_expect(KW_AGAINST(seen[i], mine, s->full << 10, w->clock << 10), 0))
           bad = against(w, seen[i], mine, site) ? seen[i] : 0;
-      if (bad && !(about->access == KW_STORE && data &&
+      /* What order the warp's own accesses have is no help before its copy is done. */
+      const kw_pending *copy = s->copies[w->index].n && seen[0] >= s->full << 10 && !((seen[0] ^ mine) & KW_WARP_BITS)
+                                   ? under_way(s, w->index, a[lane] + (k << shift)) : NULL;
+      if (copy && copy->site != site) report_copy(w, lane, site, a[lane] + (k << shift), w->index * KW_LANES + copy->lane, copy->site);
+      else if (bad && !(about->access == KW_STORE && data &&
                    changes_nothing(w, mask, lane, a, k << shift, bad, event, data, step)))
         report_race(w, lane, site, a[lane] + (k << shift), bad);
       if (!enters) continue;

@@ -14,6 +14,8 @@
 #define KW_ENTRY(event, warp) ((event) << 10 | (warp) << 5)
 #define KW_WARP_BITS 0x3e0u
 #define KW_EVENTS (1u << 22)
+/* In kw_shadow.events, beside the site: a copy that a barrier has overtaken. */
+#define KW_CARRIED 0x80000000u
 /* Events between two barriers of the whole block; beyond them the older ones are forgotten, which can only hide a race. */
 #define KW_RECENT_EVENTS (1u << 16)
 
@@ -118,11 +120,12 @@ INLINE void kw_lines_load(kw_warp *w, uint32_t site, const uint32_t bytes, const
   for (uint32_t p = 0; p < n; p++) settled &= kw_is_settled(s, l + p);
   if (__builtin_expect(!settled, 0)) {
     const uint32_t *writer = s->writer + at, full = s->full << 10, start = s->start << 10, clock = w->clock << 10;
+    const uint32_t copied = s->copies[w->index].n ? full : ~0u;
     uint32_t bad = 0, unwritten = 0;
     for (uint32_t i = 0; i < KW_LANES * n; i++) {
       uint32_t e = writer[i], mine = entry + i / n;
       unwritten |= (uint32_t)(e < start);
-      bad |= (uint32_t)KW_AGAINST(e, mine, full, clock);
+      bad |= (uint32_t)KW_AGAINST(e, mine, full, clock) | (uint32_t)(e >= copied);
     }
     if (!unwritten)
       for (uint32_t p = 0; p < n; p++) l[p].complete = s->start;
@@ -156,10 +159,11 @@ INLINE void kw_dense_load(kw_warp *w, uint32_t site, const uint32_t bytes, const
   }
   if (settled) return;
   const uint32_t full = s->full << 10, start = s->start << 10, clock = w->clock << 10;
+  const uint32_t copied = s->copies[w->index].n ? full : ~0u;
   uint32_t bad = 0;
   for (uint32_t i = 0; i < size; i++) {
     uint32_t e = writer[i], mine = entry + i / (uint32_t)n;
-    bad |= (uint32_t)(e < start) | (uint32_t)KW_AGAINST(e, mine, full, clock);
+    bad |= (uint32_t)(e < start) | (uint32_t)KW_AGAINST(e, mine, full, clock) | (uint32_t)(e >= copied);
   }
   if (bad) kw_judge(w, ~0u << (KW_LANES - lanes), site, bytes, (const uint32_t *)w->a, NULL, step);
   else kw_try_complete(s, at / KW_LINE);
@@ -186,6 +190,7 @@ INLINE void kw_dense_store(kw_warp *w, uint32_t site, const uint32_t bytes, cons
       bad |= (uint32_t)KW_AGAINST(e, mine, full, clock) | (uint32_t)KW_AGAINST(r, mine, full, clock) |
              (uint32_t)KW_AGAINST(q, mine, full, clock);
     }
+    bad |= s->copies[w->index].n;
     for (uint32_t p = 0; p < lines; p++) bad |= (uint32_t)((l[p].reader >= full) | (l[p].second >= full));
     if (bad) kw_judge(w, ~0u, site, bytes, (const uint32_t *)w->a, (const uint8_t *)w->d, step);
   }
