@@ -38,23 +38,29 @@ HOLDS_POISON(64, KW_POISON16 * 0x0001000100010001ull)
     typedef uint##size##_t element;                                                                                    \
     enum { step = sizeof(element), bytes = step * parts };                                                             \
     element(*d)[KW_LANES] = (element(*)[KW_LANES])w->d;                                                                \
-    int dense;                                                                                                         \
+    int shape;                                                                                                         \
     uint32_t allowed = mask;                                                                                           \
-    if (__builtin_expect(!fits(w, mask, site, bytes, SPACE, &dense), 0)) {                                             \
+    if (__builtin_expect(!fits(w, mask, site, bytes, SPACE, &shape), 0)) {                                             \
       allowed = kw_admit(w, mask, site, bytes, KW_LOAD, SPACE);                                                        \
       if (allowed != mask) poison_lanes(w, mask & ~allowed, step, parts);                                              \
       if (SPACE == KW_IN_GENERIC) kw_touch_generic(w, allowed, site, bytes, NULL, step);                               \
       if (IS_WIDE(SPACE)) kw_written(w, kw_cover_lanes(w, allowed, site, bytes, NULL, step));                          \
     } else if (IS_WIDE(SPACE)) {                                                                                       \
-      kw_cover_read(w, mask, site, bytes, step, dense);                                                                \
+      kw_cover_read(w, mask, site, bytes, step, shape);                                                                \
     }                                                                                                                  \
-    if (SPACE == KW_IN_SHARED) kw_shadow_load(w, allowed, site, bytes, step, dense);                                   \
+    if (SPACE == KW_IN_SHARED) kw_shadow_load(w, allowed, site, bytes, step, shape);                                   \
     int poisoned = -1;                                                                                                 \
-    if (allowed == ~0u && dense && SPACE != KW_IN_LOCAL) {                                                             \
+    if (allowed == ~0u && shape == KW_DENSE && SPACE != KW_IN_LOCAL) {                                                             \
       const element *p = (const element *)place(w, SPACE, 0);                                                          \
       if (SPACE != KW_IN_SHARED && step >= 2) poisoned = holds_poison_##size(p, parts);                                \
       for (int l = 0; l < KW_LANES; l++)                                                                               \
         for (int j = 0; j < parts; j++) d[j][l] = p[l * parts + j];                                                    \
+    } else if (allowed == ~0u && shape == KW_BROADCAST && SPACE != KW_IN_LOCAL) {                                      \
+      const element *p = (const element *)place(w, SPACE, 0);                                                          \
+      element one[parts];                                                                                              \
+      for (int j = 0; j < parts; j++) one[j] = p[j];                                                                   \
+      for (int j = 0; j < parts; j++)                                                                                  \
+        for (int l = 0; l < KW_LANES; l++) d[j][l] = one[j];                                                           \
     } else if (allowed == ~0u) {                                                                                       \
       for (int l = 0; l < KW_LANES; l++)                                                                               \
         for (int j = 0; j < parts; j++) d[j][l] = ((const element *)place(w, SPACE, l))[j];                            \
@@ -69,18 +75,18 @@ HOLDS_POISON(64, KW_POISON16 * 0x0001000100010001ull)
     typedef uint##size##_t element;                                                                                    \
     enum { step = sizeof(element), bytes = step * parts };                                                             \
     const element(*d)[KW_LANES] = (const element(*)[KW_LANES])w->d;                                                    \
-    int dense;                                                                                                         \
+    int shape;                                                                                                         \
     uint32_t allowed = mask;                                                                                           \
     uint64_t held = 0;                                                                                                 \
-    if (__builtin_expect(!fits(w, mask, site, bytes, SPACE, &dense), 0)) {                                             \
+    if (__builtin_expect(!fits(w, mask, site, bytes, SPACE, &shape), 0)) {                                             \
       allowed = kw_admit(w, mask, site, bytes, KW_STORE, SPACE);                                                       \
       if (SPACE == KW_IN_GENERIC) kw_touch_generic(w, allowed, site, bytes, (const uint8_t *)w->d, step);              \
       if (IS_WIDE(SPACE)) held = kw_cover_lanes(w, allowed, site, bytes, (const uint8_t *)w->d, step);                 \
     } else if (IS_WIDE(SPACE)) {                                                                                       \
-      held = kw_cover_write(w, mask, site, bytes, step, dense);                                                        \
+      held = kw_cover_write(w, mask, site, bytes, step, shape);                                                        \
     }                                                                                                                  \
-    if (SPACE == KW_IN_SHARED) kw_shadow_store(w, allowed, site, bytes, step, dense);                                  \
-    if (allowed == ~0u && dense && SPACE != KW_IN_LOCAL) {                                                             \
+    if (SPACE == KW_IN_SHARED) kw_shadow_store(w, allowed, site, bytes, step, shape);                                  \
+    if (allowed == ~0u && shape == KW_DENSE && SPACE != KW_IN_LOCAL) {                                                             \
       element *p = (element *)place(w, SPACE, 0);                                                                      \
       for (int l = 0; l < KW_LANES; l++)                                                                               \
         for (int j = 0; j < parts; j++) p[l * parts + j] = d[j][l];                                                    \

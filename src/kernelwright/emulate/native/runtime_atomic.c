@@ -102,9 +102,9 @@ static uint64_t combine(int op, int type, uint64_t x, uint64_t y, uint64_t z) {
 KW_API void kw_atomic(kw_warp *w, uint32_t mask, uint32_t site, int space, int op, int type) {
   static const uint8_t sizes[] = {4, 4, 8, 8, 4, 8, 2, 2, 4, 4, 2};
   uint32_t bytes = sizes[type];
-  int dense, flushes = op == ADD && type == F32 && space != KW_IN_SHARED;
+  int shape, flushes = op == ADD && type == F32 && space != KW_IN_SHARED;
   uint32_t allowed = mask;
-  if (!fits(w, mask, site, bytes, space, &dense)) allowed = kw_admit(w, mask, site, bytes, KW_ATOMIC, space);
+  if (!fits(w, mask, site, bytes, space, &shape)) allowed = kw_admit(w, mask, site, bytes, KW_ATOMIC, space);
   if (space == KW_IN_SHARED && allowed) kw_touch(w, allowed, site, bytes, (const uint32_t *)w->a, NULL, bytes);
   if (space == KW_IN_GENERIC && allowed) kw_touch_generic(w, allowed, site, bytes, NULL, bytes);
   if (space != KW_IN_SHARED && allowed) kw_uninitialised(w, allowed, site, bytes, bytes, space);

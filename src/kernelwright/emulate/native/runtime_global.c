@@ -293,10 +293,10 @@ INLINE void dense_store(kw_warp *w, const kw_cover *c, uint32_t site, uint32_t b
     }                                                                                                                  \
   } while (0)
 
-void kw_cover_load(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int dense) {
+void kw_cover_load(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int shape) {
   kw_watch *v = w->block->run->watch;
   const kw_site *about = site_of(w, site);
-  if (mask != ~0u || !dense || about->strong || about->read_only) {
+  if (mask != ~0u || shape != KW_DENSE || about->strong || about->read_only) {
     kw_written(w, kw_cover_lanes(w, mask, site, bytes, NULL, step));
     return;
   }
@@ -308,9 +308,9 @@ void kw_cover_load(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uin
   kw_written(w, held);
 }
 
-uint64_t kw_cover_store(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int dense) {
+uint64_t kw_cover_store(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int shape) {
   kw_watch *v = w->block->run->watch;
-  if (mask != ~0u || !dense || site_of(w, site)->strong)
+  if (mask != ~0u || shape != KW_DENSE || site_of(w, site)->strong)
     return kw_cover_lanes(w, mask, site, bytes, (const uint8_t *)w->d, step);
   const kw_cover *c = w->ranges[site].cover;
   uint32_t event = kw_global_event(w, site), n = bytes >> c->shift ? bytes >> c->shift : 1;

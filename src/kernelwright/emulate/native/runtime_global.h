@@ -58,8 +58,8 @@ kw_cover *kw_cover_at(kw_run *, uint64_t address);
 
 /* A checked access of a covered allocation; w->a holds the addresses. What is returned is to be given to kw_unlock once
  * the values are in memory. */
-void kw_cover_load(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int dense);
-uint64_t kw_cover_store(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int dense);
+void kw_cover_load(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int shape);
+uint64_t kw_cover_store(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int shape);
 /* The same lane by lane, whatever allocations they lie in; data: what a store is about to write. */
 uint64_t kw_cover_lanes(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint8_t *data, uint32_t step);
 void kw_unlock_stripes(kw_watch *, uint64_t held);
@@ -86,12 +86,12 @@ INLINE uint64_t kw_global_entry(const kw_warp *w, uint32_t event) {
   (((e) >= (floor)) & ((((e) ^ (mine)) & KW_THREAD_OF) != 0) & !((!(((e) ^ (mine)) & KW_BLOCK_OF)) & ((e) < (full))) &        \
    !((!(((e) ^ (mine)) & (KW_BLOCK_OF | KW_WARP_OF))) & ((e) < (clock))))
 
-INLINE void kw_cover_read(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int dense) {
-  if (__builtin_expect(w->ranges[site].cover != NULL, 0)) kw_cover_load(w, mask, site, bytes, step, dense);
+INLINE void kw_cover_read(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int shape) {
+  if (__builtin_expect(w->ranges[site].cover != NULL, 0)) kw_cover_load(w, mask, site, bytes, step, shape);
 }
 
-INLINE uint64_t kw_cover_write(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int dense) {
-  return w->ranges[site].cover ? kw_cover_store(w, mask, site, bytes, step, dense) : 0;
+INLINE uint64_t kw_cover_write(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int shape) {
+  return w->ranges[site].cover ? kw_cover_store(w, mask, site, bytes, step, shape) : 0;
 }
 
 INLINE void kw_written(kw_warp *w, uint64_t held) {

@@ -258,9 +258,9 @@ KW_API void kw_mma(kw_warp *w, uint8_t *scratch, uint32_t shape, uint32_t types,
 /* ldmatrix: lanes 8 i to 8 i + 7 hold the row addresses of matrix i; results in d[i]. */
 KW_API void kw_ldmatrix(kw_warp *w, uint32_t site, int space, int count, int transposed) {
   uint32_t asked = count == 4 ? ~0u : (1u << 8 * count) - 1, allowed = asked;
-  int dense;
+  int shape;
   uint16_t rows[KW_LANES][8];
-  if (!fits(w, asked, site, 16, space, &dense)) allowed = kw_admit(w, asked, site, 16, KW_LOAD, space);
+  if (!fits(w, asked, site, 16, space, &shape)) allowed = kw_admit(w, asked, site, 16, KW_LOAD, space);
   if (space == KW_IN_SHARED) KW_BY_GRANULE(kw_scattered_load, 16, w, allowed, site, 16, 16);
   else kw_touch_generic(w, allowed, site, 16, NULL, 16);
   for (int l = 0; l < 8 * count; l++) {
@@ -302,9 +302,9 @@ KW_API void kw_cp_async(kw_warp *w, uint32_t mask, uint32_t load_site, uint32_t 
   }
   uint32_t *a = (uint32_t *)w->a;
   for (int l = 0; l < KW_LANES; l++) a[l] = targets[l];
-  int dense;
+  int shape;
   uint32_t allowed = mask;
-  if (!fits(w, mask, store_site, bytes, KW_IN_SHARED, &dense))
+  if (!fits(w, mask, store_site, bytes, KW_IN_SHARED, &shape))
     allowed = kw_admit(w, mask, store_site, bytes, KW_STORE, KW_IN_SHARED);
   kw_touch(w, allowed, store_site, bytes, a, NULL, bytes);
   kw_copy_starts(w, allowed, store_site, bytes, a);

@@ -122,9 +122,9 @@ static uint64_t one(kw_warp *w, kw_mbarriers *m, kw_mbarrier *bar, uint64_t *wor
 KW_API uint32_t kw_mbarrier_do(kw_warp *w, uint32_t mask, uint32_t site, int space, int what) {
   kw_mbarriers *m = all_of(w->block);
   uint32_t a[KW_LANES], allowed = mask, yes = 0, inside = 0;
-  int dense, access = what == INIT || what == INVAL ? KW_STORE : KW_ATOMIC;
+  int shape, access = what == INIT || what == INVAL ? KW_STORE : KW_ATOMIC;
   if (!m) return ~0u;
-  if (!fits(w, mask, site, 8, space, &dense)) allowed = kw_admit(w, mask, site, 8, access, space);
+  if (!fits(w, mask, site, 8, space, &shape)) allowed = kw_admit(w, mask, site, 8, access, space);
   for (uint32_t l = 0; l < KW_LANES; l++) {
     uint64_t past = space == KW_IN_SHARED ? ((const uint32_t *)w->a)[l] : w->a[l] - (uint64_t)w->shared;
     a[l] = (uint32_t)past;

@@ -267,14 +267,6 @@ INLINE void kw_scattered_store(kw_warp *w, uint32_t mask, uint32_t site, const u
   if (__builtin_expect(twice, 0)) kw_judge(w, mask, site, bytes, a, (const uint8_t *)w->d, step);
 }
 
-/* All lanes of a full warp read one place: as if the last lane alone did. */
-INLINE int kw_is_broadcast(const uint32_t *a) {
-  uint32_t apart = 0;
-  if (a[0] != a[KW_LANES - 1]) return 0;
-  for (int l = 0; l < KW_LANES; l++) apart |= a[l] ^ a[0];
-  return !apart;
-}
-
 #define KW_BY_GRANULE(call, bytes, ...)                                                                                \
   do {                                                                                                                 \
     if (w->shadow->shift == 2) call(__VA_ARGS__, (bytes) >= 4 ? (int)(bytes) / 4 : 1);                                 \
@@ -283,16 +275,16 @@ INLINE int kw_is_broadcast(const uint32_t *a) {
   } while (0)
 
 INLINE void kw_shadow_load(kw_warp *w, uint32_t allowed, uint32_t site, const uint32_t bytes, const uint32_t step,
-                           int dense) {
-  if (allowed == ~0u && dense) KW_BY_GRANULE(kw_dense_load, bytes, w, site, bytes, step, KW_LANES);
-  else if (allowed == ~0u && kw_is_broadcast((const uint32_t *)w->a))
-    KW_BY_GRANULE(kw_dense_load, bytes, w, site, bytes, step, 1);
+                           int shape) {
+  if (allowed == ~0u && shape == KW_DENSE) KW_BY_GRANULE(kw_dense_load, bytes, w, site, bytes, step, KW_LANES);
+  /* All lanes read one place: as if the last lane alone did. */
+  else if (allowed == ~0u && shape == KW_BROADCAST) KW_BY_GRANULE(kw_dense_load, bytes, w, site, bytes, step, 1);
   else if (allowed) KW_BY_GRANULE(kw_scattered_load, bytes, w, allowed, site, bytes, step);
 }
 
 INLINE void kw_shadow_store(kw_warp *w, uint32_t allowed, uint32_t site, const uint32_t bytes, const uint32_t step,
-                            int dense) {
-  if (allowed == ~0u && dense) KW_BY_GRANULE(kw_dense_store, bytes, w, site, bytes, step);
+                            int shape) {
+  if (allowed == ~0u && shape == KW_DENSE) KW_BY_GRANULE(kw_dense_store, bytes, w, site, bytes, step);
   else if (allowed) KW_BY_GRANULE(kw_scattered_store, bytes, w, allowed, site, bytes, step);
 }
 
