@@ -66,8 +66,8 @@ def seen(
             # A barrier reaches one block only, and none makes a copy end.
             if finding.message.endswith("waited for that copy"):
                 fix = (
-                    "Wait for the copy (__pipeline_wait_prior, cp.async.wait_group, consumer_wait), and let each thread "
-                    f"that reads what another copied pass __syncthreads() behind that, before {later}."
+                    "Wait for the copy (__pipeline_wait_prior, cp.async.wait_group, consumer_wait), and let each "
+                    f"thread that reads what another copied pass __syncthreads() behind that, before {later}."
                 )
             elif finding.cause == "sync.shared-race" or finding.message.endswith("no barrier between"):
                 fix = f"Put __syncthreads() between line {earlier.line} and {later}, where every thread reaches it."
