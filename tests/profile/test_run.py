@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from kernelwright.profile import NotProfiled, ncu
 from kernelwright.profile import metrics as p
-from kernelwright.profile import ncu
+from kernelwright.profile.run import _trace
 from kernelwright.worker.alone import Alone
 from kernelwright.worker.tool import Ended
 
@@ -122,3 +123,25 @@ def test_why_a_run_gave_nothing() -> None:
     assert ncu.refused(Ended("", 1), {"error": error, "during": "forward"}, timeout_s=5) == "ValueError in forward: odd"
     assert ncu.refused(Ended("", 9), {}, timeout_s=5) == "ncu ended with exit status 9"
     assert ncu.refused(Ended("==PROF== fine", 0), {}, timeout_s=5) == ""
+
+
+def traced(folder: Path, candidate: str) -> Alone:
+    problem, file = folder / "problem.py", folder / "candidate.py"
+    problem.write_text(PROBLEM)
+    file.write_text(candidate)
+    way = "kernelwright.profile.traced"
+    return Alone(str(problem), str(file), candidate, {}, 0, 1, "rng", way, "", device="host")
+
+
+def test_a_candidate_that_raises_is_not_profiled_and_says_where(tmp_path: Path) -> None:
+    raising = CANDIDATE.replace("return x + 1", "raise ValueError('odd')")
+    with pytest.raises(NotProfiled, match=r"^the warm forward raises ValueError: odd$") as caught:
+        _trace(traced(tmp_path, raising), 60)
+    assert caught.value.exit_status == 1
+    assert "kernelwright check" in caught.value.hint
+
+
+def test_a_candidate_that_does_not_end_is_not_profiled(tmp_path: Path) -> None:
+    endless = CANDIDATE.replace("return x + 1", "import os; os.read(os.pipe()[0], 1)")
+    with pytest.raises(NotProfiled, match="did not end within 8 s, in the warm forward"):
+        _trace(traced(tmp_path, endless), 8)
