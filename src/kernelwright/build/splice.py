@@ -27,6 +27,20 @@ _LEAN_EXTENSION = """#pragma once
 """torch/extension.h without the C++ frontend (torch::nn, optim, data, jit), which wrappers hardly ever name: 35 s and
 530 MB instead of 58 s and 794 MB precompiled. What fails with it is tried with the whole one."""
 
+_MATH = """#include <features.h>
+#if __GNUC_PREREQ(2, 41) && (__GLIBC_USE_ISOC23 || defined(__STDC_WANT_IEC_60559_FUNCS_EXT__)) && !__GLIBC_PREREQ(2, 41)
+extern "C" {
+double sinpi(double) noexcept;
+double cospi(double) noexcept;
+float sinpif(float) noexcept;
+float cospif(float) noexcept;
+}
+#endif
+"""
+"""CUDA 13.0's math_functions.h asks for gcc 2.41 where it means glibc 2.41, so with glibc 2.38 to 2.40 it leaves these
+four to a libc that lacks them; nvcc's own host compile has them declared in the text that is not taken over here.
+Remove when: a toolkit asks ``__GLIBC_PREREQ`` (crt/math_functions.h, ``__NV_GLIBC_PROVIDES_IEC_60559_FUNCS``)."""
+
 _PREFIX = "#include <torch/extension.h>\n"
 
 
@@ -107,7 +121,7 @@ def spliced(unit: Unit, rest: str, toolchain: Toolchain, candidate: str) -> str:
         cache.root(),
     ]
     own = own_part(rest, [candidate, unit.name, f"{Path(unit.name).stem}.cudafe1.stub.c"], system)
-    head = f"#include <cuda_runtime.h>\n{includes(unit.text)}#include <kw_facade/splice.h>\n"
+    head = f"#include <cuda_runtime.h>\n{includes(unit.text)}{_MATH}#include <kw_facade/splice.h>\n"
     return head + headers.standard_includes(unit.text, torch=True) + own
 
 
