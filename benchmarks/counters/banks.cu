@@ -1,5 +1,6 @@
 // Shared memory by width and pattern: which lanes share a wavefront. One warp, one load and one store a kernel.
 #include "common.h"
+#include <cuda_fp16.h>
 
 // Lane l accesses element index[l] of an array of T; the pattern comes from memory, so that nothing is known beforehand.
 template <class T>
@@ -40,6 +41,43 @@ __global__ void bank_atomics(const int* index, int* y) {
     for (int i = threadIdx.x; i < 2048; i += 32) tile[i] = 0;
     __syncwarp();
     y[threadIdx.x] = atomicMax(&tile[index[threadIdx.x]], index[threadIdx.x] + 3);
+}
+
+// Scalar accesses side by side: what ptxas joins, by how many and where they begin.
+template <int count, int first, int step>
+__global__ void neighbour_stores(const float* x, float* y) {
+    __shared__ float tile[32 * step + 8];
+    float v[count];
+    for (int k = 0; k < count; k++) v[k] = x[32 * k + threadIdx.x];
+    for (int k = 0; k < count; k++) tile[threadIdx.x * step + first + k] = v[k];
+    __syncwarp();
+    y[threadIdx.x] = tile[31 - threadIdx.x];
+}
+template <int count, int first, int step>
+__global__ void neighbour_loads(const float* x, float* y) {
+    __shared__ float tile[32 * step + 8];
+    for (int i = threadIdx.x; i < 32 * step + 8; i += 32) tile[i] = x[i];
+    __syncwarp();
+    float s = 0;
+    for (int k = 0; k < count; k++) s += tile[threadIdx.x * step + first + k];
+    y[threadIdx.x] = s;
+}
+// Halves side by side, and a pointer whose alignment only the launch knows.
+__global__ void neighbour_halves(const __half* x, __half* y) {
+    __shared__ __half tile[256];
+    for (int i = threadIdx.x; i < 256; i += 32) tile[i] = x[i];
+    __syncwarp();
+    __half s = tile[8 * threadIdx.x % 256];
+    for (int k = 1; k < 8; k++) s = __hadd(s, tile[8 * threadIdx.x + k]);
+    y[threadIdx.x] = s;
+}
+__global__ void neighbour_unknown(const float* x, float* y, int step) {
+    extern __shared__ float tile[];
+    for (int i = threadIdx.x; i < 256; i += 32) tile[i] = x[i];
+    __syncwarp();
+    float s = 0;
+    for (int k = 0; k < 4; k++) s += tile[threadIdx.x * step + k];
+    y[threadIdx.x] = s;
 }
 
 template <class T>
@@ -83,5 +121,15 @@ int main() {
         bank_increments<<<1, 32, 16 * p>>>(index + 32 * p, (int*)y);
         bank_atomics<<<1, 32, 16 * p>>>(index + 32 * p, (int*)y);
     }
+    neighbour_stores<4, 0, 4><<<1, 32>>>((float*)x, (float*)y);
+    neighbour_stores<2, 0, 2><<<1, 32>>>((float*)x, (float*)y);
+    neighbour_stores<2, 1, 4><<<1, 32>>>((float*)x, (float*)y);
+    neighbour_loads<4, 0, 4><<<1, 32>>>((float*)x, (float*)y);
+    neighbour_loads<4, 2, 4><<<1, 32>>>((float*)x, (float*)y);
+    neighbour_loads<4, 0, 6><<<1, 32>>>((float*)x, (float*)y);
+    neighbour_loads<3, 0, 4><<<1, 32>>>((float*)x, (float*)y);
+    neighbour_loads<8, 0, 8><<<1, 32>>>((float*)x, (float*)y);
+    neighbour_halves<<<1, 32>>>((__half*)x, (__half*)y);
+    neighbour_unknown<<<1, 32, 4096>>>((float*)x, (float*)y, 4);
     return ended();
 }

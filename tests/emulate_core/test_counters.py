@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import random_kernels
 from emulated import DeviceArray, compiled, launch, needs_nvcc
 
 from kernelwright.counters import metrics as m
 from kernelwright.counters.records import KernelCounters
 from kernelwright.emulate.codegen.kernel import KernelCode
 from kernelwright.emulate.flatten import flatten
+from kernelwright.emulate.module import EmulatedModule
 
 pytestmark = [pytest.mark.emu, needs_nvcc]
 
@@ -50,6 +52,20 @@ extern "C" __global__ void bins(int* y, int n, int back) {
     if (back) y[64 + threadIdx.x] = was;
 }
 extern "C" __global__ void nobody_reads(int* y, int n) { atomicAdd(&y[threadIdx.x % n], 1); }
+extern "C" __global__ void neighbours(const float* x, float* y, int by) {
+    __shared__ float tile[1024];
+    for (int i = threadIdx.x; i < 1024; i += 32) tile[i] = x[i];
+    __syncwarp();
+    float* p = tile + 4 * threadIdx.x;
+    float s = p[0] + p[1] + p[2] + p[3];
+    float* q = tile + by * threadIdx.x;
+    s += q[0] + q[1] + q[2] + q[3];
+    __syncwarp();
+    q[0] = s, q[1] = s + 1;
+    p[0] = s, p[1] = s + 1, p[2] = s + 2, p[3] = s + 3;
+    __syncwarp();
+    y[threadIdx.x] = tile[2 * threadIdx.x];
+}
 using namespace nvcuda::wmma;
 template <class layout> __device__ void multiply(const __half* a, float* c, int n) {
     fragment<matrix_a, 16, 16, 16, __half, layout> fa;
@@ -221,6 +237,19 @@ def test_local_arrays_lie_interleaved() -> None:
     assert found[m.sectors("local", "ld")] == 32
 
 
+def test_neighbouring_loads_are_one_wide_load_where_their_alignment_is_known() -> None:
+    counters = count("neighbours", 32, floats(1024), floats(32), 4)
+    lines = sorted(
+        (line.frames[-1].line, line.metrics[m.shared_requests("ld")], line.metrics[m.wavefronts("ld")])
+        for line in counters.lines
+        if m.shared_requests("ld") in line.metrics
+    )
+    assert [(requests, taken) for _, requests, taken in lines] == [(1, 4), (4, 16), (1, 2)]
+    stores = [line.metrics for line in counters.lines if m.shared_requests("st") in line.metrics][-2:]
+    assert [(one[m.shared_requests("st")], one[m.wavefronts("st")]) for one in stores] == [(2, 8), (1, 4)]
+    assert counters.instructions["ld.shared.f32"] == 9
+
+
 @pytest.mark.parametrize("kernel", ["by_rows", "by_columns"])
 def test_fragments_move_the_sectors_of_their_matrix_in_either_order(kernel: str) -> None:
     found = count(kernel, 32, DeviceArray(np.zeros(2048, np.float16)), floats(2048), 128).metrics
@@ -275,3 +304,19 @@ def test_counting_changes_no_result() -> None:
         results.append(y.get())
     assert np.array_equal(*results)
     assert results[0][:8].tolist() == [32] * 8
+
+
+@pytest.mark.parametrize("seed", range(200, 206))
+def test_random_kernels_compute_the_same_when_counted_and_every_thread_instruction_is_counted_once(seed: int) -> None:
+    module = EmulatedModule(random_kernels.random_kernel(seed))
+    results = []
+    for counted in (False, True):
+        out = DeviceArray(np.zeros((32, 2), np.uint32))
+        outcome = launch(module, "t", 1, 32, out, 0, counted=counted)
+        results.append((out.get(), outcome.thread_instructions))
+    assert np.array_equal(results[0][0], results[1][0])
+    assert outcome.counters is not None
+    metrics = outcome.counters.metrics
+    assert metrics[m.THREAD_INST] == results[0][1] == results[1][1]
+    assert metrics[m.THREAD_INST_ON] <= metrics[m.THREAD_INST] <= 32 * metrics[m.INST]
+    assert sum(outcome.counters.instructions.values()) == metrics[m.INST]

@@ -170,7 +170,7 @@ METRICS: dict[str, Metric] = {
         *_memory("local", LOCAL_OPS, "arrays that PTX keeps in local memory; ptxas's spills are not among them"),
         *_shared(SHARED_OPS),
         Metric(WAVEFRONTS_SHARED, "wavefront", "wavefronts of all shared accesses", _SAME),
-        Metric(WAVEFRONTS_SHARED_IDEAL, "wavefront", "wavefronts that they would take without conflicts", _SAME),
+        Metric(WAVEFRONTS_SHARED_IDEAL, "wavefront", "wavefronts that their bytes would fill, if fewer", _SAME),
         Metric(COMPULSORY_READ, "byte", "distinct sectors read, times 32: the least an L2 must fetch", "exact"),
         Metric(COMPULSORY_WRITE, "byte", "distinct sectors written, times 32", "exact"),
         Metric(ATOMICS, "thread", "global atomics, one a thread", "ptxas may combine those of a warp"),

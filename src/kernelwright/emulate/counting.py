@@ -142,7 +142,7 @@ class _Sums:
             m.ideal_wavefronts(shared): needed,
             m.conflicts(shared): taken - needed,
             m.WAVEFRONTS_SHARED: taken,
-            m.WAVEFRONTS_SHARED_IDEAL: needed,
+            m.WAVEFRONTS_SHARED_IDEAL: found[cell.SHARED_FILLED],
             m.requests("local", op): found[cell.LOCAL_REQUESTS],
             m.sectors("local", op): found[cell.LOCAL_SECTORS],
         }

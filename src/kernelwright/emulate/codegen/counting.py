@@ -11,14 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from . import layout
+from .joins import joined_accesses
 from .memory import SPACES
 from .text import Value, constant
 from .variables import Variables
 
-ACCESS_CELLS = 9
+ACCESS_CELLS = 10
 (
     GLOBAL_REQUESTS, GLOBAL_SECTORS, GLOBAL_IDEAL, SHARED_REQUESTS, SHARED_WAVEFRONTS, SHARED_IDEAL,
-    LOCAL_REQUESTS, LOCAL_SECTORS, GLOBAL_DISTINCT,
+    LOCAL_REQUESTS, LOCAL_SECTORS, GLOBAL_DISTINCT, SHARED_FILLED,
 ) = range(ACCESS_CELLS)  # fmt: skip
 
 _FUNCTIONS = {
@@ -64,6 +65,7 @@ class Counting(Variables):
         self._guards: dict[int, int] = {}
         self._splits: dict[int, int] = {}
         self._accesses: list[Access] = []
+        self._joined = joined_accesses(self.analysis)
 
     @property
     def cells(self) -> Cells | None:
@@ -117,6 +119,10 @@ class Counting(Variables):
 
     def count_access(self, op: str, size: int, space: str) -> None:
         if self.counted and space != "const":
+            if self.instruction.op in ("ld", "st") and space == "shared":
+                size = self._joined.get(self.index, size)
+            if not size:
+                return
             access = Access(self.index, op, self._take(ACCESS_CELLS))
             self._accesses.append(access)
             number = len(self._accesses) - 1

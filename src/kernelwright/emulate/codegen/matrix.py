@@ -134,6 +134,9 @@ def _count_fragment(g: Lanes, op: str, memory: Mem, stride: Value, role: str, sp
     width = 2 if role in ("c", "d") else max(1, 4 // size)
     element = "i32" if space == "shared" else "i64"
     base, stride = g.address(memory, narrow=space == "shared"), t.resize(stride, element)
+    if space == "shared" and op == "ld" and size == 2 and role in ("a", "b"):
+        _count_matrices(g, base, stride, lines, along)
+        return
     for first_line in range(0, lines, 8):
         for first in range(0, along, 4 * width):
             line = _constants(element, [first_line + lane // 4 for lane in range(layout.LANES)])
@@ -141,6 +144,20 @@ def _count_fragment(g: Lanes, op: str, memory: Mem, stride: Value, role: str, sp
             offset = t.op("mul", t.op("add", t.op("mul", line, stride), place), constant(element, size))
             t.store(t.at("%w", layout.ADDRESSES), t.splat(t.op("add", base, offset)), align=64)
             g.count_access(op, width * size, space)
+
+
+def _count_matrices(g: Lanes, base: Value, stride: Value, lines: int, along: int) -> None:
+    """A fragment of halves from shared memory: ptxas loads it with ldmatrix, four matrices of 8 rows at a time."""
+    t, element = g.text, base.element
+    starts = [(line, place) for line in range(0, lines, 8) for place in range(0, along, 8)]
+    for first in range(0, len(starts), 4):
+        some = starts[first : first + 4]
+        rows = [some[min(lane // 8, len(some) - 1)] for lane in range(layout.LANES)]
+        line = _constants(element, [start + lane % 8 for lane, (start, _) in enumerate(rows)])
+        place = _constants(element, [start for _, start in rows])
+        offset = t.op("mul", t.op("add", t.op("mul", line, stride), place), constant(element, 2))
+        t.store(t.at("%w", layout.ADDRESSES), t.splat(t.op("add", base, offset)), align=64)
+        g.count_access("ldmatrix", len(some), "shared")
 
 
 def _extent(g: Lanes, role: str) -> tuple[int, int]:

@@ -249,6 +249,7 @@ static uint32_t served(const uint32_t *a, uint32_t mask, uint32_t words, int mer
   return 2 * lanes;
 }
 
+/* Ideal is a wavefront for each group that is served; "filled" what ncu takes for ideal, by the lanes' bytes alone. */
 static void count_shared(uint32_t mask, const uint32_t *a, uint64_t *cells, uint32_t bytes, int each, int merges) {
   if (!mask) return;
   uint32_t words = bytes > 4 ? bytes / 4 : 1, lanes = served(a, mask, words, merges), taken = 0, ideal = 0;
@@ -261,6 +262,8 @@ static void count_shared(uint32_t mask, const uint32_t *a, uint64_t *cells, uint
   cells[KW_SHARED_REQUESTS]++;
   cells[KW_SHARED_WAVEFRONTS] += taken;
   cells[KW_SHARED_IDEAL] += ideal;
+  uint32_t filled = ((uint32_t)__builtin_popcount(mask) * bytes + 127) / 128;
+  cells[KW_SHARED_FILLED] += filled < taken ? filled : taken;
 }
 
 /* ---- local memory ------------------------------------------------------------------------------------------------ */

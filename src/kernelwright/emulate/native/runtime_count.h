@@ -9,7 +9,7 @@
 
 /* The cells of one access, in the order of codegen/counting.py. */
 enum { KW_GLOBAL_REQUESTS, KW_GLOBAL_SECTORS, KW_GLOBAL_IDEAL, KW_SHARED_REQUESTS, KW_SHARED_WAVEFRONTS, KW_SHARED_IDEAL,
-       KW_LOCAL_REQUESTS, KW_LOCAL_SECTORS, KW_GLOBAL_DISTINCT, KW_ACCESS_CELLS };
+       KW_LOCAL_REQUESTS, KW_LOCAL_SECTORS, KW_GLOBAL_DISTINCT, KW_SHARED_FILLED, KW_ACCESS_CELLS };
 
 /* A worker's; NULL where the launch is not counted. */
 kw_counts *kw_new_counts(const kw_run *);
