@@ -13,7 +13,8 @@ from kernelwright.emulate import nativebuild
 
 SOURCES = (
     *("cudart_launch.cpp", "cudart_limits.cpp", "cudart_memory.cpp", "cudart_pools.cpp", "cudart_volumes.cpp"),
-    *("cudart_device.cpp", "cudart_graph.cpp", "cudart_graph_nodes.cpp", "cudart_capture.cpp", "cudart_refused.cpp"),
+    *("cudart_device.cpp", "cudart_streams.cpp", "cudart_graph.cpp", "cudart_graph_nodes.cpp", "cudart_capture.cpp"),
+    "cudart_refused.cpp",
 )
 
 

@@ -9,7 +9,7 @@ import math
 from fractions import Fraction
 
 import ieee
-from case import floats, integers, simple
+from case import Draft, emit, floats, integers, seeded, simple
 
 SOURCE = "PTX ISA 9.0, cvt"
 INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
@@ -361,8 +361,147 @@ def integral_float(t: str, a: int, mode: str) -> int | str:
     return ieee.rounded(t, Fraction(integral(ieee.value(t, a), mode)), zero_negative=bool(ieee.sign(t, a)))
 
 
+def to_bf16() -> None:
+    """What sm_90 adds: integers to bf16, and f32 to bf16 downwards and upwards."""
+    for mode in ("rm", "rp"):
+        simple(
+            f"cvt.{mode}.bf16.f32",
+            {"a": ("f32", narrow())},
+            "bf16",
+            lambda a, m=mode: float_to_float("bf16", "f32", m, a),
+            source=SOURCE,
+            most=400,
+            target="sm_90",
+            version="7.8",
+        )
+    for of in INTEGERS[2:]:  # not of eight bits
+        bits = int(of[1:])
+        near = [(1 << p) + d for p in range(7, bits) for d in (-1, 0, 1, 1 << max(p - 8, 0), (1 << max(p - 8, 0)) + 1)]
+        for mode in ("rn", "rz", "rm", "rp"):
+            simple(
+                f"cvt.{mode}.bf16.{of}",
+                {"a": (register(of), [x & (1 << bits) - 1 for x in [*integers(bits), *near, *(-x for x in near)]])},
+                "bf16",
+                lambda a, of=of, m=mode, b=bits: ieee.rounded("bf16", Fraction(reading(of, a & ((1 << b) - 1))), m),
+                source=SOURCE,
+                most=160,
+                target="sm_90",
+                version="7.8",
+            )
+
+
+def eight_bit_value(code: int, kind: str) -> Fraction | None:
+    """The number of a code; None for an infinity or NaN."""
+    fraction, bias = (3, 7) if kind == "e4m3x2" else (2, 15)
+    size = code & 0x7F
+    if size == 0x7F or (kind == "e5m2x2" and size >= 0x7C):
+        return None
+    exponent = size >> fraction
+    whole = (size & (1 << fraction) - 1) + (1 << fraction if exponent else 0)
+    number = Fraction(whole) * Fraction(2) ** (max(exponent, 1) - bias - fraction)
+    return -number if code >> 7 else number
+
+
+def eight_bit_code(bits: int, t: str, kind: str, relu: bool) -> int:
+    if ieee.is_nan(t, bits):
+        return 0x7F
+    negative = bits >> (ieee.width(t) - 1)
+    if relu and negative:
+        return 0
+    numbers = {code: value for code in range(128) if (value := eight_bit_value(code, kind)) is not None}
+    largest = max(numbers)
+    size = numbers[largest] if ieee.is_inf(t, bits) else abs(Fraction(ieee.value(t, bits)))
+    near = min(numbers, key=lambda code: (abs(numbers[code] - size), code & 1))
+    return near | (0x80 if negative else 0)
+
+
+def eight_bits() -> None:
+    """Pairs of eight-bit reals (sm_89): from f32 and f16, saturated and rounded to nearest even, and back to f16."""
+    reals = [ieee.rounded("f32", Fraction(n, 64) * sign) for n in range(1, 40) for sign in (1, -1)]
+    reals += [ieee.rounded("f32", Fraction(n)) for n in (447, 448, 449, 464, 465, 480, 57344, 61440, 61441, 65536)]
+    reals += [ieee.rounded("f32", Fraction(n, 1 << 18)) for n in (1, 2, 3, 511, 512, 513, 1023, 1536)]
+    both = [*reals, *floats("f32")]
+    rng = seeded("eight bits")
+    pairs = [(rng.choice(both), rng.choice(both)) for _ in range(160)]
+    for kind in ("e4m3x2", "e5m2x2"):
+        for relu in ("", ".relu"):
+            emit(
+                Draft(
+                    f"cvt.rn.satfinite{relu}.{kind}.f32",
+                    SOURCE,
+                    f"cvt.rn.satfinite{relu}.{kind}.f32 d, a, b;",
+                    {"a": ("f32", [p[0] for p in pairs]), "b": ("f32", [p[1] for p in pairs])},
+                    {
+                        "d": (
+                            "b16",
+                            [
+                                eight_bit_code(x, "f32", kind, bool(relu)) << 8
+                                | eight_bit_code(y, "f32", kind, bool(relu))
+                                for x, y in pairs
+                            ],
+                        )
+                    },
+                    target="sm_89",
+                    version="8.1",
+                )
+            )
+            halves = [rng.choice(floats("f16")) | rng.getrandbits(16) << 16 for _ in range(128)]
+            emit(
+                Draft(
+                    f"cvt.rn.satfinite{relu}.{kind}.f16x2",
+                    SOURCE,
+                    f"cvt.rn.satfinite{relu}.{kind}.f16x2 d, a;",
+                    {"a": ("b32", halves)},
+                    {
+                        "d": (
+                            "b16",
+                            [
+                                eight_bit_code(x >> 16, "f16", kind, bool(relu)) << 8
+                                | eight_bit_code(x & 0xFFFF, "f16", kind, bool(relu))
+                                for x in halves
+                            ],
+                        )
+                    },
+                    target="sm_89",
+                    version="8.1",
+                )
+            )
+            codes = [code | (code * 37 + 11 & 255) << 8 for code in range(256)]
+            emit(
+                Draft(
+                    f"cvt.rn{relu}.f16x2.{kind}",
+                    SOURCE,
+                    f"cvt.rn{relu}.f16x2.{kind} d, a;",
+                    {"a": ("b16", codes)},
+                    {
+                        "d": (
+                            "b32",
+                            [
+                                eight_to_half(x >> 8, kind, bool(relu)) << 16 | eight_to_half(x & 255, kind, bool(relu))
+                                for x in codes
+                            ],
+                        )
+                    },
+                    target="sm_89",
+                    version="8.1",
+                )
+            )
+
+
+def eight_to_half(code: int, kind: str, relu: bool) -> int:
+    value = eight_bit_value(code, kind)
+    if value is None and not (kind == "e5m2x2" and code & 0x7F == 0x7C):
+        return 0x7FFF
+    if relu and code >> 7:
+        return 0
+    bits = 0x7C00 if value is None else ieee.rounded("f16", abs(value))
+    return bits | (code >> 7) << 15
+
+
 def all_cases() -> None:
     integer_to_integer()
     float_to_integer()
     integer_to_float()
     float_float()
+    eight_bits()
+    to_bf16()

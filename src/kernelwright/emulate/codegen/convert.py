@@ -7,7 +7,7 @@ reals it keeps its payload, of which an H200 leaves at most the sign: by it judg
 from __future__ import annotations
 
 from .half import narrowed, widened
-from .integer import is_signed, joined
+from .integer import halves, is_signed, joined
 from .lane import ELEMENT, Lanes, RefusedInstruction, emits
 from .real import MODES, flushed, real, saturated
 from .text import Value, constant
@@ -38,6 +38,12 @@ def _convert(g: Lanes) -> None:
     if target == "tf32" and source == "f32":
         g.result(_tf32(g))
         return
+    if target in _EIGHT_BITS and source in ("f32", "f16x2"):
+        _to_eight_bits(g, target, source)
+        return
+    if source in _EIGHT_BITS and target == "f16x2":
+        _from_eight_bits(g, source)
+        return
     if target not in ELEMENT or source not in ELEMENT or target.startswith("e") or source.startswith("e"):
         raise RefusedInstruction(g.instruction)
     if source in _KINDS and target in _KINDS:
@@ -66,23 +72,61 @@ def _narrow(g: Lanes, value: Value, target: str) -> Value:
     if g.has("relu"):
         zero = real("float", 0.0)
         value = t.select(t.compare("fcmp ole", value, zero), zero, value)
+    if g.has("satfinite"):
+        least, most = real("float", -_LARGEST[target]), real("float", _LARGEST[target])
+        value = t.select(t.compare("fcmp olt", value, least), least, value)
+        value = t.select(t.compare("fcmp ogt", value, most), most, value)
     mode = MODES.get(_mode(g), 0)
     if not mode:
         return narrowed(g, value, target)
-    if target == "f16":
-        return _to_f16(g, value, 0, mode)
-    if mode != MODES["rz"]:
-        raise RefusedInstruction(g.instruction)
+    return _rounded(g, value, target, 0, mode)
+
+
+def _rounded(g: Lanes, value: Value, target: str, source: int, mode: int) -> Value:
+    """Rounded to f16 or bf16 by the runtime; ``source``: 0 float, 1 double, 2 s64, 3 u64."""
     g.pass_lanes(0, value)
-    g.run("kw_f32_to_bf16_rz")
+    g.run(f"kw_to_{target}", source, mode)
     return g.take_lanes(1, "i16")
 
 
-def _to_f16(g: Lanes, value: Value, source: int, mode: int) -> Value:
-    """Rounded to f16 by the runtime; ``source``: 0 float, 1 double, 2 s64, 3 u64."""
-    g.pass_lanes(0, value)
-    g.run("kw_to_f16", source, mode)
-    return g.take_lanes(1, "i16")
+_LARGEST = {"f16": 65504.0, "bf16": float.fromhex("0x1.fep+127")}
+_EIGHT_BITS = {"e4m3x2": 0, "e5m2x2": 1}
+"""Pairs of eight-bit reals as kw_to_fp8 numbers them."""
+
+
+def _to_eight_bits(g: Lanes, target: str, source: str) -> None:
+    """Two reals to a pair of bytes, the first one to the upper byte."""
+    t = g.text
+    if source == "f32":
+        pair = [g.source(1, "f32"), g.source(2, "f32")]
+    else:
+        low, high = halves(g, g.source(1, "b32"))
+        pair = [widened(g, high, "f16"), widened(g, low, "f16")]
+    made = []
+    for value in pair:
+        if g.has("relu"):
+            zero = real("float", 0.0)
+            value = t.select(t.compare("fcmp ole", value, zero), zero, value)
+        g.pass_lanes(0, value)
+        g.run("kw_to_fp8", _EIGHT_BITS[target])
+        made.append(t.resize(g.take_lanes(1, "i8"), "i16"))
+    g.result(t.op("or", made[1], t.op("shl", made[0], constant("i16", 8))))
+
+
+def _from_eight_bits(g: Lanes, source: str) -> None:
+    t = g.text
+    pair = g.source(1, "b16")
+    made = []
+    for part in (pair, t.op("lshr", pair, constant("i16", 8))):
+        g.pass_lanes(0, t.resize(part, "i8"))
+        g.run("kw_fp8_to_f16", _EIGHT_BITS[source])
+        value = g.take_lanes(1, "i16")
+        if g.has("relu"):
+            nan = t.compare("icmp eq", value, constant("i16", 0x7FFF))
+            negative = t.compare("icmp slt", value, constant("i16", 0))
+            value = t.select(nan, value, t.select(negative, constant("i16", 0), value))
+        made.append(value)
+    g.result(joined(g, *made))
 
 
 def _real_to_real(g: Lanes, target: str, source: str) -> None:
@@ -98,14 +142,7 @@ def _real_to_real(g: Lanes, target: str, source: str) -> None:
     if source == "f64" and target != "f32":
         if g.has("sat"):
             value = saturated(g, value)
-        if target == "f16":
-            g.result(_to_f16(g, value, 1, MODES.get(mode, 0)))
-            return
-        if MODES.get(mode, 0):
-            raise RefusedInstruction(g.instruction)
-        g.pass_lanes(0, value)
-        g.run("kw_f64_to_bf16")
-        g.result(g.take_lanes(1, "i16"))
+        g.result(_rounded(g, value, target, 1, MODES.get(mode, 0)))
         return
     if source == "f64":
         if MODES.get(mode, 0):
@@ -144,18 +181,11 @@ def _integer_to_real(g: Lanes, target: str, source: str) -> None:
     value = g.source(1, source)
     signed = is_signed(source)
     cast = "sitofp" if signed else "uitofp"
-    if target == "f16":
-        made = _to_f16(g, t.resize(value, "i64", signed=signed), 2 if signed else 3, mode)
+    if target in ("f16", "bf16"):
+        made = _rounded(g, t.resize(value, "i64", signed=signed), target, 2 if signed else 3, mode)
         if g.has("sat"):
-            made = narrowed(g, saturated(g, widened(g, made, "f16")), "f16")
+            made = narrowed(g, saturated(g, widened(g, made, target)), target)
         g.result(made)
-        return
-    if target == "bf16":
-        if mode or value.bits == 64:
-            raise RefusedInstruction(g.instruction)
-        g.pass_lanes(0, t.cast(cast, value, "double"))
-        g.run("kw_f64_to_bf16")
-        g.result(g.take_lanes(1, "i16"))
         return
     if mode and not (target == "f64" and value.bits < 64):
         if value.bits < 32:

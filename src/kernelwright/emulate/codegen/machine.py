@@ -65,7 +65,7 @@ RUNTIME_FUNCTIONS = (
     "kw_mbarrier_do",
     "kw_mbarrier_after_copies",
     "kw_ex2", "kw_lg2", "kw_sin", "kw_cos", "kw_tanh", "kw_rsqrt", "kw_rsqrt64", "kw_rounded", "kw_fma_f16",
-    "kw_find_nth_set", "kw_fma_bf16", "kw_to_f16", "kw_f64_to_bf16", "kw_f32_to_bf16_rz",
+    "kw_find_nth_set", "kw_fma_bf16", "kw_to_f16", "kw_to_bf16", "kw_to_fp8", "kw_fp8_to_f16",
 )  # fmt: skip
 """What generated code may call."""
 

@@ -11,11 +11,12 @@ import numpy as np
 from kernelwright.emulate.ptx.ir import Instruction
 from kernelwright.emulate.ptx.types import TYPE_BYTES
 
+from .eight_bits import EIGHT_BITS, from_code, to_code
 from .errors import UnknownInstruction
 from .floating import clamp
 from .formats import FORMATS, Bits, Format, Number, bit_length, decode, encode, flush, is_nan, round_integer
 from .lanes import Handler, Lanes
-from .values import PACKED, join, signed, typed
+from .values import PACKED, halves, join, signed, typed
 
 _INTEGER_ROUNDINGS = ("rni", "rzi", "rmi", "rpi")
 _FLOAT_ROUNDINGS = ("rn", "rz", "rm", "rp", "rna")
@@ -28,6 +29,9 @@ def convert(lanes: Lanes, instruction: Instruction) -> None:
     if len(types) != 2:
         raise UnknownInstruction(instruction)
     to, of = types
+    if to in EIGHT_BITS or of in EIGHT_BITS:
+        _eight_bits(lanes, instruction, to, of)
+        return
     if to in PACKED:
         # a goes to the upper half, b to the lower.
         high = _converted(lanes, instruction, lanes.read(1, of), PACKED[to], of)
@@ -35,6 +39,24 @@ def convert(lanes: Lanes, instruction: Instruction) -> None:
         lanes.write(0, join(low, high), to)
         return
     lanes.write(0, _converted(lanes, instruction, lanes.read(1, of), to, of), to)
+
+
+def _eight_bits(lanes: Lanes, instruction: Instruction, to: str, of: str) -> None:
+    """Between a pair of eight-bit reals and two f32 or a pair of halves; a goes to the upper byte."""
+    relu = "relu" in instruction.mods
+    if of in EIGHT_BITS:
+        pairs = lanes.read(1, "b16").tolist()
+        words = [from_code(pair & 255, of, relu) | from_code(pair >> 8, of, relu) << 16 for pair in pairs]
+        lanes.write(0, np.array(words, np.uint32), "b32")
+        return
+    if of == "f32":
+        high, low = (lanes.read(position, "f32").view(np.float32).tolist() for position in (1, 2))
+    elif of == "f16x2":
+        low, high = (half.view(np.float16).astype(np.float32).tolist() for half in halves(lanes.read(1, "b32")))
+    else:
+        raise UnknownInstruction(instruction)
+    codes = [to_code(y, to, relu) | to_code(x, to, relu) << 8 for x, y in zip(high, low, strict=True)]
+    lanes.write(0, np.array(codes, np.uint16), "b16")
 
 
 def _converted(lanes: Lanes, instruction: Instruction, bits: Bits, to: str, of: str) -> Bits:

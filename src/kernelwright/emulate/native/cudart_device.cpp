@@ -1,7 +1,6 @@
-// Devices, functions, streams, events and errors of the CUDA runtime API.
+// Devices, functions and errors of the CUDA runtime API.
 //
-// The rule: one device, cuda:0, whose figures come from kw_get_device(); work is done when a launch returns, so streams
-// order nothing and events only remember the time. What an H200 answered to wrong calls (driver 580, CUDA 13.0, 2026-11)
+// The rule: one device, cuda:0, whose figures come from kw_get_device(). What an H200 answered to wrong calls (driver 580, CUDA 13.0, 2026-11)
 // is kept in tests/device/programs/api_probe.txt.
 #include "cuda_errors.h"
 #include "cudart_state.h"
@@ -9,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 namespace kw {
 
@@ -117,6 +117,15 @@ cudaDeviceProp properties() {
   return p;
 }
 
+// What a program sets and may ask for again; nothing here depends on it.
+std::map<cudaLimit, size_t>& limits() {
+  static auto* made = new std::map<cudaLimit, size_t>{
+      {cudaLimitStackSize, 1024}, {cudaLimitPrintfFifoSize, 1 << 20}, {cudaLimitMallocHeapSize, 8 << 20}};
+  return *made;
+}
+cudaFuncCache cache_config = cudaFuncCachePreferNone;
+unsigned device_flags = 0;
+
 int occupancy(const void* function, int threads, size_t shared, cudaError_t* error) {
   kw::Kernel* kernel = find_kernel(function);
   *error = kernel ? kernel_attributes(kernel) : cudaErrorInvalidResourceHandle;
@@ -155,8 +164,8 @@ cudaError_t cudaDeviceSynchronize(void) {
   return error ? cudaErrorStreamCaptureUnsupported : keep(cudaSuccess);
 }
 cudaError_t cudaDeviceReset(void) { return keep(cudaSuccess); }
-cudaError_t cudaSetDeviceFlags(unsigned) { return keep(cudaSuccess); }
-cudaError_t cudaGetDeviceFlags(unsigned* flags) { return *flags = 0, keep(cudaSuccess); }
+cudaError_t cudaSetDeviceFlags(unsigned flags) { return kw::device_flags = flags, keep(cudaSuccess); }
+cudaError_t cudaGetDeviceFlags(unsigned* flags) { return *flags = kw::device_flags, keep(cudaSuccess); }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int index) {
@@ -171,18 +180,16 @@ cudaError_t cudaDeviceGetAttribute(int* out, cudaDeviceAttr id, int index) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
-  static const struct { cudaLimit limit; size_t value; } defaults[] = {
-      {cudaLimitStackSize, 1024}, {cudaLimitPrintfFifoSize, 1 << 20}, {cudaLimitMallocHeapSize, 8 << 20}};
-  *value = 0;
-  for (const auto& d : defaults)
-    if (d.limit == limit) *value = d.value;
+  *value = kw::limits().count(limit) ? kw::limits()[limit] : 0;
   return keep(cudaSuccess);
 }
-cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return keep(cudaSuccess); }
-cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return keep(cudaSuccess); }
-cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* config) { return *config = cudaFuncCachePreferNone, keep(cudaSuccess); }
+cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) { return kw::limits()[limit] = value, keep(cudaSuccess); }
+cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache config) { return kw::cache_config = config, keep(cudaSuccess); }
+cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* config) { return *config = kw::cache_config, keep(cudaSuccess); }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { return *can = 0, keep(cudaSuccess); }
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return keep(cudaErrorPeerAccessUnsupported); }
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return keep(cudaErrorInvalidDevice); }
+cudaError_t cudaDeviceDisablePeerAccess(int) { return keep(cudaErrorInvalidDevice); }
+cudaError_t cudaDeviceGetP2PAttribute(int*, cudaDeviceP2PAttr, int, int) { return keep(cudaErrorInvalidDevice); }
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int index) {
   std::strncpy(id, "0000:00:00.0", size_t(length));
   return kw::ordinal(index);
@@ -242,6 +249,11 @@ cudaError_t cudaFuncGetParamInfo(const void* function, size_t index, size_t* off
   if (bytes) *bytes = size_t(all[index].bytes);
   return keep(cudaSuccess);
 }
+cudaError_t cudaGetFuncBySymbol(cudaFunction_t* out, const void* function) {
+  kw::Kernel* kernel = kw::find_kernel(function);
+  *out = reinterpret_cast<cudaFunction_t>(kernel);
+  return keep(kernel ? cudaSuccess : cudaErrorInvalidDeviceFunction);
+}
 cudaError_t cudaFuncGetName(const char** name, const void* function) {
   kw::Kernel* kernel = kw::find_kernel(function);
   if (kernel) *name = kernel->name;
@@ -263,68 +275,6 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* out, const void* f
   for (*out = d.shared_per_block_optin; *out > 0; *out -= 128)
     if (kw::occupancy(function, threads, *out, &error) >= blocks || error != cudaSuccess) break;
   return keep(error);
-}
-
-// ---- streams
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  *stream = static_cast<cudaStream_t>(std::malloc(16));
-  return keep(cudaSuccess);
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) { return cudaStreamCreate(stream); }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return std::free(stream), keep(cudaSuccess); }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  cudaError_t error = kw::forbid_in_capture(stream);
-  return error ? error : keep(cudaSuccess);
-}
-cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  kw::capture_wait(stream, reinterpret_cast<kw::Event*>(event));
-  return keep(cudaSuccess);
-}
-cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) { return *priority = 0, keep(cudaSuccess); }
-cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* flags) { return *flags = 0, keep(cudaSuccess); }
-cudaError_t cudaStreamGetDevice(cudaStream_t, int* index) { return *index = 0, keep(cudaSuccess); }
-cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
-  return *id = reinterpret_cast<uintptr_t>(stream), keep(cudaSuccess);
-}
-// What a stream may be told of caches, priorities and memory that is attached to it has no effect here.
-cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t, unsigned) { return keep(cudaSuccess); }
-cudaError_t cudaStreamSetAttribute(cudaStream_t, cudaLaunchAttributeID, const cudaLaunchAttributeValue*) { return keep(cudaSuccess); }
-cudaError_t cudaStreamGetAttribute(cudaStream_t, cudaLaunchAttributeID, cudaLaunchAttributeValue* value) {
-  return std::memset(value, 0, sizeof *value), keep(cudaSuccess);
-}
-cudaError_t cudaStreamCopyAttributes(cudaStream_t, cudaStream_t) { return keep(cudaSuccess); }
-cudaError_t cudaCtxResetPersistingL2Cache(void) { return keep(cudaSuccess); }
-cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call, void* data, unsigned) {
-  return call(stream, cudaError_t(kw_sticky_error()), data), keep(cudaSuccess);
-}
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void* data) {
-  if (kw::Capture* capture = kw::capturing(stream)) return kw::capture_host(capture, stream, call, data);
-  return call(data), keep(cudaSuccess);
-}
-
-// ---- events
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  *event = reinterpret_cast<cudaEvent_t>(new kw::Event{{}, false});
-  return keep(cudaSuccess);
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete reinterpret_cast<kw::Event*>(event), keep(cudaSuccess); }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  auto* own = reinterpret_cast<kw::Event*>(event);
-  if (kw::Capture* capture = kw::capturing(stream)) return kw::capture_record(capture, stream, own), keep(cudaSuccess);
-  *own = {std::chrono::steady_clock::now(), true};
-  return keep(cudaSuccess);
-}
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) { return cudaEventRecord(event, stream); }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return keep(cudaSuccess); }
-cudaError_t cudaEventQuery(cudaEvent_t) { return keep(cudaSuccess); }
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
-  const auto *a = reinterpret_cast<kw::Event*>(from), *b = reinterpret_cast<kw::Event*>(to);
-  if (!a->recorded || !b->recorded) return keep(cudaErrorInvalidResourceHandle);
-  *ms = std::chrono::duration<float, std::milli>(b->at - a->at).count();
-  return keep(cudaSuccess);
 }
 
 // ---- profiler marks

@@ -25,6 +25,11 @@ cudaError_t allocate(void** out, size_t bytes, int kind) {
 
 bool on_device(int kind) { return kind == KW_GLOBAL || kind == KW_MANAGED || kind == KW_CONST; }
 
+bool is_pinned(void* base) {
+  kw_allocation found;
+  return kw_find(reinterpret_cast<uint64_t>(base), &found) == 1 && found.kind == KW_PINNED;
+}
+
 cudaError_t release(void* base, bool pinned) {
   if (base == nullptr || kw_sticky_error() != 0 || kw::graph_owns(base)) return keep(cudaSuccess);
   kw_allocation found;
@@ -176,8 +181,15 @@ cudaError_t cudaMalloc3D(cudaPitchedPtr* out, cudaExtent extent) {
   return allocate(&out->ptr, out->pitch * extent.height * extent.depth, KW_GLOBAL);
 }
 
-cudaError_t cudaHostRegister(void* base, size_t bytes, unsigned) { return kw_adopt(base, bytes, KW_PINNED, ""), cudaSuccess; }
-cudaError_t cudaHostUnregister(void* base) { return kw_forget(base), cudaSuccess; }
+cudaError_t cudaHostRegister(void* base, size_t bytes, unsigned) {
+  if (base == nullptr || bytes == 0) return keep(cudaErrorInvalidValue);
+  if (is_pinned(base)) return keep(cudaErrorHostMemoryAlreadyRegistered);
+  return kw_adopt(base, bytes, KW_PINNED, ""), keep(cudaSuccess);
+}
+cudaError_t cudaHostUnregister(void* base) {
+  if (!is_pinned(base)) return keep(cudaErrorHostMemoryNotRegistered);
+  return kw_forget(base), keep(cudaSuccess);
+}
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) { return *device = host, cudaSuccess; }
 cudaError_t cudaHostGetFlags(unsigned* flags, void*) { return *flags = 0, cudaSuccess; }
 

@@ -45,7 +45,7 @@ struct Parameter { int32_t offset, bytes; };
 
 struct Event {
   std::chrono::steady_clock::time_point at;
-  bool recorded;
+  bool recorded, timed = true;
   unsigned long long capture = 0;        // the capture it was recorded in; 0 none
   std::vector<cudaGraphNode_t> after;    // the nodes that it stands for there
 };

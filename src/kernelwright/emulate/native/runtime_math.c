@@ -132,17 +132,63 @@ KW_API void kw_fma_bf16(kw_warp *w) {
   }
 }
 
-KW_API void kw_f64_to_bf16(kw_warp *w) {
-  const double *x = (const double *)w->d[0];
-  uint16_t *out = (uint16_t *)w->d[1];
-  LANES out[l] = to_bf16(float_to_odd(x[l]));
+/* An integer as a double whose last bit says whether anything was lost. */
+static double integer_to_odd(uint64_t magnitude, int negative) {
+  int shifts = magnitude >> 53 ? 11 - __builtin_clzll(magnitude) : 0;
+  uint64_t kept = magnitude >> shifts;
+  double size = ldexp((double)(kept | (kept << shifts != magnitude)), shifts);
+  return negative ? -size : size;
 }
 
-/* Toward zero: the bfloat16 below in magnitude. */
-KW_API void kw_f32_to_bf16_rz(kw_warp *w) {
+/* To a bfloat16: nearest even (0), toward zero (1), down (2) or up (3). Sources as for kw_to_f16. */
+KW_API void kw_to_bf16(kw_warp *w, int source, int mode) {
+  uint16_t *out = (uint16_t *)w->d[1], made[KW_LANES];
+  LANES {
+    int64_t i = (int64_t)w->d[0][l];
+    double x = source == 0 ? (double)((const float *)w->d[0])[l] : source == 1 ? ((const double *)w->d[0])[l]
+             : source == 2 ? integer_to_odd(i < 0 ? 0 - (uint64_t)i : (uint64_t)i, i < 0) : integer_to_odd((uint64_t)i, 0);
+    float f = float_to_odd(x);
+    uint32_t bits = float_bits(f);
+    if (f != f || mode == 0) made[l] = to_bf16(f);
+    else made[l] = (uint16_t)((bits >> 16) + ((bits & 0xffff) && bits < 0x7f800000u && mode == 3) +
+                              ((bits & 0xffff) && bits >> 31 && bits < 0xff800000u && mode == 2));
+  }
+  memcpy(out, made, sizeof made);
+}
+
+/* ---- eight bits: kind 0 is e4m3, which has no infinity, 1 is e5m2 ------------------------------------------------- */
+/* Nearest even; beyond the largest number that number, of a NaN 0x7f. */
+KW_API void kw_to_fp8(kw_warp *w, int kind) {
   const float *x = (const float *)w->d[0];
-  uint16_t *out = (uint16_t *)w->d[1];
-  LANES out[l] = (uint16_t)((float_bits(x[l]) >> 16) | (x[l] != x[l] ? 0x40 : 0));
+  uint8_t *out = (uint8_t *)w->d[1];
+  const int fraction = kind ? 2 : 3, bias = kind ? 15 : 7, most = kind ? 0x7b : 0x7e;
+  LANES {
+    double size = __builtin_fabs((double)x[l]);
+    int exponent = 0;
+    frexp(size, &exponent);
+    exponent = size == 0 || exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
+    double steps = __builtin_rint(ldexp(size < 1e6 ? size : 1e6, fraction - exponent));
+    int code = (int)steps + ((exponent + bias - 1) << fraction);
+    code = code > most ? most : code;
+    out[l] = (uint8_t)(x[l] != x[l] ? 0x7f : code | (float_bits(x[l]) >> 31 << 7));
+  }
+}
+
+KW_API void kw_fp8_to_f16(kw_warp *w, int kind) {
+  const uint8_t *code = (const uint8_t *)w->d[0];
+  uint16_t *out = (uint16_t *)w->d[1], made[KW_LANES];
+  LANES {
+    uint16_t c = code[l], size = c & 0x7f, sign = (uint16_t)((c & 0x80) << 8);
+    if (kind) {
+      made[l] = size > 0x7c ? 0x7fff : (uint16_t)(c << 8);
+    } else if (size == 0x7f) {
+      made[l] = 0x7fff;
+    } else {
+      double value = size >> 3 ? ldexp(8 + (size & 7), (size >> 3) - 10) : ldexp(size & 7, -9);
+      made[l] = (uint16_t)(kw_float_to_half((float)value) | sign);
+    }
+  }
+  memcpy(out, made, sizeof made);
 }
 
 /* To a half with rounding toward zero (1), down (2) or up (3). Sources: 0 float, 1 double, 2 s64, 3 u64 (narrower integers

@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Questions in one turn from which on a warp counts as doing nothing else; a turn has so many backward branches. */
-#define ONLY_ASKS(b) ((KW_BUDGET >> (b)->haste) / 8u)
+/* Backward branches that a warp may take after a question answered with no: others must act first. */
+#define PATIENCE 8
+/* Such questions in one turn from which on a warp counts as doing nothing else. */
+#define ONLY_ASKS (PATIENCE / 2)
 /* All warps of a block do nothing but ask, and nobody arrives: after so long nobody will. */
 #define HOPELESS_SECONDS 2.0
 
@@ -156,6 +158,7 @@ KW_API uint32_t kw_mbarrier_do(kw_warp *w, uint32_t mask, uint32_t site, int spa
     if (what != WAIT && what != WAIT_PARITY) continue;
     yes |= (uint32_t)answer << l;
     if (answer) continue;
+    if (w->budget > PATIENCE) w->budget = PATIENCE;
     m->asked[w->index]++;
     m->site[w->index] = site;
     m->at[w->index] = a[l];
@@ -179,7 +182,7 @@ int kw_mbarriers_stuck(kw_block *b) {
   int only = m->arrivals == m->seen;
   for (uint32_t i = 0; i < b->warps; i++) {
     const kw_warp *w = kw_warp_of(b, i);
-    if (w->status == KW_YIELDED) only &= m->asked[i] >= ONLY_ASKS(b);
+    if (w->status == KW_YIELDED) only &= m->asked[i] >= ONLY_ASKS;
     m->asked[i] = 0;
   }
   m->seen = m->arrivals;
