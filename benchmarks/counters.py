@@ -4,6 +4,7 @@
     python benchmarks/counters.py --json out.json          # the same, kept
     python benchmarks/counters.py --measured FOLDER        # compare with what ncu printed elsewhere (--keep)
     python benchmarks/counters.py --markdown               # a table for docs/counters.md, a line a kernel
+    python benchmarks/counters.py --freeze FILE            # keep what agrees, for tests/emulate_core
 
 ncu runs with ``--clock-control none`` and multiplies nothing: each launch is replayed until every metric is there. A
 program's contents are the same on every machine, so its counts must be, too. The rule: a difference is printed, and
@@ -31,6 +32,11 @@ from kernelwright.explain.access import kernel as short
 from kernelwright.records import from_json, to_json
 
 PROGRAMS = Path(__file__).with_name("counters")
+APART = (
+    m.INST, m.THREAD_INST, m.THREAD_INST_ON, m.THREADS_PER_INST, m.COMPULSORY_READ, m.BRANCHES_DIVERGENT,
+    m.BRANCHES_UNIFORM, m.REGISTERS, m.OCCUPANCY, m.WAVES,
+)  # fmt: skip
+"""What agrees by chance or nearly, or is tested elsewhere."""
 LOADS_ALONE = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
 """Without ldmatrix, which the hardware's metric of loads holds, too."""
 OVERHEAD_BYTES = 20_000
@@ -210,15 +216,62 @@ def table(rows: list[Row], *, everything: bool) -> Iterator[str]:
 
 def markdown(rows: list[Row]) -> Iterator[str]:
     """A table with a line a kernel; launches that only differ in their pattern are one line."""
-    yield "| program | kernel | figures | equal | explained | why |"
+    yield "| kernel | launches | PTX to SASS | other figures | equal | what differs, and why |"
     yield "|---|---|---|---|---|---|"
     kernels: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         kernels.setdefault((row.program, row.kernel), []).append(row)
     for (name, kernel), of in kernels.items():
-        reasons = dict.fromkeys(row.reason for row in of if row.reason)
-        counts = len(of), sum(row.equal for row in of), sum(bool(row.reason) for row in of)
-        yield f"| {name} | `{kernel}` | {' | '.join(map(str, counts))} | {'; '.join(reasons)} |"
+        launches = len({row.dynamic_shared_bytes for row in of})
+        instructions = [row for row in of if row.metric == m.INST]
+        ratio = sum(row.emulated for row in instructions) / sum(row.measured for row in instructions)
+        others = [row for row in of if row.metric not in (m.INST, m.THREAD_INST, m.THREAD_INST_ON, m.THREADS_PER_INST)]
+        reasons: dict[str, list[str]] = {}
+        for row in others:
+            if not row.equal:
+                reasons.setdefault(row.reason or "not explained", []).append(_short(row.against))
+        why = "; ".join(f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in reasons.items())
+        equal = sum(row.equal for row in others)
+        yield f"| {name}: `{kernel}` | {launches} | {ratio:.2f} | {len(others)} | {equal} | {why} |"
+
+
+_WORDS = (
+    ("branch_targets", "branches"),
+    ("op_(.)(add|mul|fma)_pred_on", r"\1\2"),
+    ("mem_local", "local"),
+    ("dram", "memory read"),
+    ("op_red", "reductions' sectors"),
+    ("shared", "shared"),
+)
+
+
+def _short(metric: str) -> str:
+    """What of a metric's name tells it from its neighbours."""
+    for pattern, word in _WORDS:
+        found = re.search(pattern, metric)
+        if found:
+            return found.expand(word)
+    return metric
+
+
+def freeze(rows: list[Row]) -> dict[str, list[list[object]]]:
+    """By program: kernel, dynamic shared memory, ncu's metric and its figure, of memory and flop that agree."""
+    kept: dict[str, list[list[object]]] = {}
+    for row in rows:
+        if row.equal and row.measured and row.metric not in APART and "occupancy" not in row.metric:
+            kept.setdefault(row.program, []).append(
+                [row.kernel, row.dynamic_shared_bytes, row.against, row.measured]
+            )
+    return kept
+
+
+def _lines(kept: dict[str, list[list[object]]]) -> str:
+    """As JSON with a line a figure."""
+    programs = [
+        f" {json.dumps(name)}: [\n" + ",\n".join(f"  {json.dumps(figure)}" for figure in figures) + "\n ]"
+        for name, figures in kept.items()
+    ]
+    return "{\n" + ",\n".join(programs) + "\n}\n"
 
 
 def main() -> None:
@@ -231,6 +284,7 @@ def main() -> None:
     asked.add_argument("--keep", type=Path, metavar="FOLDER", help="keep what ncu prints as raw-NAME.csv")
     asked.add_argument("--all", action="store_true", help="print equal rows, too")
     asked.add_argument("--markdown", action="store_true", help="print a table with a line a kernel instead")
+    asked.add_argument("--freeze", type=Path, metavar="FILE", help="keep the figures that agree, for tests")
     given = asked.parse_args()
     known = json.loads(given.emulated.read_text())["emulated"] if given.emulated else {}
     ncu = shutil.which("ncu")
@@ -255,6 +309,8 @@ def main() -> None:
     if rows:
         equal, explained = sum(row.equal for row in rows), sum(bool(row.reason) for row in rows)
         print(f"{equal} of {len(rows)} figures equal, {explained} explained, {len(rows) - equal - explained} not")
+    if given.freeze:
+        given.freeze.write_text(_lines(freeze(rows)))
     if given.json:
         given.json.write_text(json.dumps({"emulated": kept, "rows": [to_json(row) for row in rows]}, indent=1))
 
