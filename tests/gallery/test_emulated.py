@@ -32,7 +32,7 @@ RECIPES = {
     "direct 2 x8 met": ("matvec", "matvec", {"M": "5", "K": "40000"}, (4, False, 5, 40000)),
     "direct 4 x2": ("matvec", "matvec", {"M": "7", "K": "20000"}, (4, False, 7, 20000)),
     "strip 8 x2 met": ("matvec_transposed", "matvec", {"M": "260", "K": "700"}, (4, True, 260, 700)),
-    "strip 2 x4 met": ("matvec_transposed", "matvec", {"HALF": "True", "M": "520", "K": "300"}, (2, True, 520, 300)),
+    "strip 8 / 4": ("matvec_transposed", "matvec", {"HALF": "True", "M": "520", "K": "300"}, (2, True, 520, 300)),
     "block 1024": ("softmax", "softmax", {"M": "2", "N": "4096"}, (4, True, 2, 4096)),
     "block 64": ("softmax", "softmax", {"M": "3", "N": "1024"}, (4, True, 3, 1024)),
     "online": ("softmax", "softmax", {"M": "2", "N": "16384"}, (4, True, 2, 16384)),

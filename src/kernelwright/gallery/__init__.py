@@ -10,6 +10,7 @@ can do; nothing here adds to it.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -123,11 +124,18 @@ def explanations(
     return found
 
 
+@functools.cache
+def _operators() -> Any:
+    """The module with the operators: imports PyTorch, so not before it is needed."""
+    from kernelwright.gallery import _operators as operators
+
+    return operators
+
+
 def matvec(A: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """A [M, K] @ x ([K] or [K, 1]) for float32, float16, bfloat16; see kernels/matvec.py."""
-    from kernelwright.gallery import _operators
-
-    return _operators.matvec(A, x)
+    y: torch.Tensor = _operators().matvec(A, x)
+    return y
 
 
 def softmax(
@@ -139,9 +147,8 @@ def softmax(
     activation: str | None = None,
 ) -> torch.Tensor:
     """softmax(activation(z + bias) * scale + mask) over the last dimension; see kernels/softmax.py."""
-    from kernelwright.gallery import _operators
-
-    return _operators.softmax(z, bias, mask, scale, activation)
+    y: torch.Tensor = _operators().softmax(z, bias, mask, scale, activation)
+    return y
 
 
 def gelu_softmax(z: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
@@ -159,16 +166,14 @@ def linear(
     residual: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """activation(x @ weight.T + bias) * scale + residual in float32 on the tensor cores; see kernels/linear.py."""
-    from kernelwright.gallery import _operators
-
-    return _operators.linear(x, weight, bias, activation, scale, residual)
+    y: torch.Tensor = _operators().linear(x, weight, bias, activation, scale, residual)
+    return y
 
 
 def linear_gelu_softmax(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """softmax(gelu(x @ weight.T + bias)) over the last dimension, float32; see kernels/linear_gelu_softmax.py."""
-    from kernelwright.gallery import _operators
-
-    return _operators.linear_gelu_softmax(x, weight, bias)
+    y: torch.Tensor = _operators().linear_gelu_softmax(x, weight, bias)
+    return y
 
 
 def tune(

@@ -847,6 +847,8 @@ torch::Tensor matvec(torch::Tensor A, torch::Tensor x, int64_t variant, bool ali
                 static_cast<int>(rows), static_cast<int>(lanes), static_cast<int>(sms)});
 }
 
+torch::Tensor without_gradient(const torch::Tensor& t) { return t.requires_grad() ? t.detach() : t; }
+
 // Keeps what known() shall do for such operands.
 void remember(int64_t device, int64_t M, int64_t K, int64_t kind, int64_t variant, bool aligned, int64_t segment,
               int64_t segments, bool clustered, int64_t groups, int64_t rows, int64_t lanes, int64_t sms) {
@@ -873,7 +875,9 @@ torch::Tensor known(torch::Tensor A, torch::Tensor x) {
     const auto found = plans.find({A.device().index(), M, K, type * 4 + transposed * 2 + aligned});
     if (found == plans.end()) return none;
     const torch::Tensor flat = x.dim() == 1 ? x : x.view({K});
-    const torch::Tensor y = found->second.variant == TORCH ? A.detach().mv(flat.detach()) : run(A, flat, found->second);
+    const bool by_torch = found->second.variant == TORCH;
+    const torch::Tensor y =
+        by_torch ? without_gradient(A).mv(without_gradient(flat)) : run(A, flat, found->second);
     return x.dim() == 1 ? y : y.view({M, 1});
 }
 """
@@ -973,26 +977,27 @@ def recipes(M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms:
     if transposed:
         aligned = aligned and M % per_piece == 0
         per_piece = 16 // itemsize if aligned else 1
-        lanes = _power_of_two(-(-M // per_piece), 32)
-        for warps in (1, 2, 4, 8):
+        widest = _power_of_two(-(-M // per_piece), 32)
+        for warps, share in ((1, 1), (2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (4, 4), (8, 4), (8, 8)):
+            lanes = widest // share  # of a row of pieces; the others stand below, so that more blocks need no split
+            if lanes < 4 and share > 1:
+                continue
+            name = f"strip {warps}" if share == 1 else f"strip {warps} / {share}"
             slots, tiles = warps * (32 // lanes), -(-M // (8 // warps * lanes * per_piece))
-            for times in (1, 2, 4, 8):
+            if slots * 4096 >= K:
+                found[name] = _cut(STRIP, aligned, K, 1, 1, False, warps, lanes)
+            for times in (1, 2, 4, 8) if share == 1 else (2,):
                 parts = max(1, min(times * sms // tiles, K // (slots * 2)), -(-K // (slots * 4096)))
                 plan = _cut(STRIP, aligned, K, 1, parts, False, warps, lanes)
-                found[f"strip {warps} x{times}"] = plan
-                if plan.segments > 1:
-                    found[f"strip {warps} x{times} met"] = replace(plan, met=True)
+                found[f"{name} x{times}"] = plan
+                if plan.segments > 1 and warps == 8:
+                    found[f"{name} x{times} met"] = replace(plan, met=True)
             for together in (2, 4, 8) if hopper else ():
                 if slots * together <= K <= together * slots * 4096:
-                    found[f"strip {warps} cluster {together}"] = _cut(
-                        STRIP, aligned, K, 1, together, True, warps, lanes
-                    )
+                    found[f"{name} cluster {together}"] = _cut(STRIP, aligned, K, 1, together, True, warps, lanes)
         if ringable and M * itemsize >= 512:
             for times in (1, 2, 4):
-                plan = _curtain(M, K, itemsize, sms, times)
-                found[f"curtain x{times}"] = plan
-                if plan.segments > 1:
-                    found[f"curtain x{times} met"] = replace(plan, met=True)
+                found[f"curtain x{times}"] = _curtain(M, K, itemsize, sms, times)
     else:
         pieces = -(-K // per_piece)
         if pieces <= 128 and K % per_piece == 0:
