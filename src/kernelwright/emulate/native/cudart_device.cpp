@@ -78,6 +78,15 @@ const Attribute kAttributes[] = {
     KW_ATTRIBUTE(cudaDevAttrMemoryPoolsSupported, 1),
     KW_ATTRIBUTE(cudaDevAttrAsyncEngineCount, 3),
     KW_ATTRIBUTE(cudaDevAttrClusterLaunch, 0),
+    KW_ATTRIBUTE(cudaDevAttrGpuOverlap, 1),
+    KW_ATTRIBUTE(cudaDevAttrSurfaceAlignment, 512),
+    KW_ATTRIBUTE(cudaDevAttrTexturePitchAlignment, 32),
+    KW_ATTRIBUTE(cudaDevAttrComputePreemptionSupported, 1),
+    KW_ATTRIBUTE(cudaDevAttrCanUseHostPointerForRegisteredMem, 1),
+    KW_ATTRIBUTE(cudaDevAttrHostRegisterSupported, 1),
+    // Persisting L2 is a hint here; an H200 sets three quarters aside.
+    KW_ATTRIBUTE(cudaDevAttrMaxPersistingL2CacheSize, d.major >= 8 ? int64_t(d.l2_bytes) / 4 * 3 : 0),
+    KW_ATTRIBUTE(cudaDevAttrMaxAccessPolicyWindowSize, d.major >= 8 ? 128 << 20 : 0),
 };
 
 cudaDeviceProp properties() {
@@ -110,6 +119,11 @@ cudaDeviceProp properties() {
   p.cooperativeLaunch = p.streamPrioritiesSupported = p.globalL1CacheSupported = p.localL1CacheSupported = 1;
   p.memoryPoolsSupported = 1;
   p.asyncEngineCount = 3;
+  p.surfaceAlignment = 512;
+  p.texturePitchAlignment = 32;
+  p.hostRegisterSupported = p.canUseHostPointerForRegisteredMem = p.computePreemptionSupported = 1;
+  p.persistingL2CacheMaxSize = d.major >= 8 ? d.l2_bytes / 4 * 3 : 0;
+  p.accessPolicyMaxWindowSize = d.major >= 8 ? 128 << 20 : 0;
 #if CUDART_VERSION < 13000
   p.clockRate = d.clock_khz;
   p.memoryClockRate = d.memory_clock_khz;
@@ -124,7 +138,7 @@ std::map<cudaLimit, size_t>& limits() {
   return *made;
 }
 cudaFuncCache cache_config = cudaFuncCachePreferNone;
-unsigned device_flags = 0;
+unsigned device_flags = cudaDeviceMapHost;
 
 int occupancy(const void* function, int threads, size_t shared, cudaError_t* error) {
   kw::Kernel* kernel = find_kernel(function);
@@ -164,7 +178,7 @@ cudaError_t cudaDeviceSynchronize(void) {
   return error ? cudaErrorStreamCaptureUnsupported : keep(cudaSuccess);
 }
 cudaError_t cudaDeviceReset(void) { return keep(cudaSuccess); }
-cudaError_t cudaSetDeviceFlags(unsigned flags) { return kw::device_flags = flags, keep(cudaSuccess); }
+cudaError_t cudaSetDeviceFlags(unsigned flags) { return kw::device_flags = flags | cudaDeviceMapHost, keep(cudaSuccess); }
 cudaError_t cudaGetDeviceFlags(unsigned* flags) { return *flags = kw::device_flags, keep(cudaSuccess); }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
@@ -187,7 +201,9 @@ cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) { return kw::limit
 cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache config) { return kw::cache_config = config, keep(cudaSuccess); }
 cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* config) { return *config = kw::cache_config, keep(cudaSuccess); }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { return *can = 0, keep(cudaSuccess); }
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return keep(cudaErrorInvalidDevice); }
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  return keep(peer == 0 ? cudaErrorPeerAccessUnsupported : cudaErrorInvalidDevice);
+}
 cudaError_t cudaDeviceDisablePeerAccess(int) { return keep(cudaErrorInvalidDevice); }
 cudaError_t cudaDeviceGetP2PAttribute(int*, cudaDeviceP2PAttr, int, int) { return keep(cudaErrorInvalidDevice); }
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int index) {

@@ -191,7 +191,10 @@ cudaError_t cudaHostUnregister(void* base) {
   return kw_forget(base), keep(cudaSuccess);
 }
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) { return *device = host, cudaSuccess; }
-cudaError_t cudaHostGetFlags(unsigned* flags, void*) { return *flags = 0, cudaSuccess; }
+cudaError_t cudaHostGetFlags(unsigned* flags, void* host) {
+  *flags = cudaHostAllocMapped;
+  return keep(is_pinned(host) ? cudaSuccess : cudaErrorInvalidValue);
+}
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   if (cudaError_t error = kw::forbid_in_capture(nullptr, true)) return error;
