@@ -186,11 +186,27 @@ static uint32_t sectors_in_turns(const uint64_t *start, uint32_t n) {
   return total + most;
 }
 
+/* One element after the other in a full warp, within one allocation: the commonest pattern, counted at once. */
+static int count_dense(kw_counts *c, span *known, const uint64_t *a, uint64_t *cells, uint32_t bytes, int how) {
+  uint64_t apart = 0;
+  for (uint32_t l = 0; l < KW_LANES; l++) apart |= a[l] ^ (a[0] + (uint64_t)l * bytes);
+  uint64_t first = canonical(known, a[0]);
+  if (apart || a[0] - known->base >= known->bytes || a[KW_LANES - 1] - known->base >= known->bytes) return 0;
+  uint64_t sector = first >> SECTOR_BITS, last = (first + KW_LANES * bytes - 1) >> SECTOR_BITS;
+  cells[KW_GLOBAL_REQUESTS]++;
+  cells[KW_GLOBAL_DISTINCT] += last - sector + 1;
+  cells[KW_GLOBAL_SECTORS] += last - sector + 1;
+  cells[KW_GLOBAL_IDEAL] += bytes;
+  for (; sector <= last; sector++) touch(c, sector, how);
+  return 1;
+}
+
 /* Ideal is what ncu takes for it: the sectors that the lanes' bytes would fill, or those touched where they are fewer. */
 static void count_global(kw_warp *w, uint32_t mask, const uint64_t *a, uint32_t access, uint64_t *cells, uint32_t bytes,
                          int how, int each) {
   kw_counts *c = w->counts;
   span *known = &c->spans[access];
+  if (mask == ~0u && !each && count_dense(c, known, a, cells, bytes, how)) return;
   uint64_t start[KW_LANES], sector[KW_LANES];
   uint32_t n = 0;
   EACH(l, mask) {
@@ -249,11 +265,24 @@ static uint32_t served(const uint32_t *a, uint32_t mask, uint32_t words, int mer
   return 2 * lanes;
 }
 
+/* The two commonest patterns of a full warp, one element after the other and one for all: no conflict in either. */
+static int is_plain(const uint32_t *a, uint32_t bytes) {
+  uint32_t apart = 0, differ = 0;
+  for (uint32_t l = 0; l < KW_LANES; l++) {
+    apart |= a[l] ^ (a[0] + l * bytes);
+    differ |= a[l] ^ a[0];
+  }
+  return !differ ? 2 : !apart;
+}
+
 /* Ideal is a wavefront for each group that is served; "filled" what ncu takes for ideal, by the lanes' bytes alone. */
 static void count_shared(uint32_t mask, const uint32_t *a, uint64_t *cells, uint32_t bytes, int each, int merges) {
   if (!mask) return;
-  uint32_t words = bytes > 4 ? bytes / 4 : 1, lanes = served(a, mask, words, merges), taken = 0, ideal = 0;
-  for (uint32_t first = 0; first < KW_LANES; first += lanes) {
+  uint32_t words = bytes > 4 ? bytes / 4 : 1, taken = 0, ideal = 0;
+  int plain = mask == ~0u && !each ? is_plain(a, bytes) : 0;
+  uint32_t lanes = plain == 1 ? KW_LANES / words : served(a, mask, words, merges);
+  if (plain) taken = ideal = KW_LANES / lanes;
+  else for (uint32_t first = 0; first < KW_LANES; first += lanes) {
     uint32_t among = mask & (lanes == KW_LANES ? ~0u : ((1u << lanes) - 1) << first);
     if (!among) continue;
     taken += passes(a, among, words, each);
