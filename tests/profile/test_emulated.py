@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.cli import main
+from kernelwright.profile.run import LIBRARIES, NO_TIMES
 
 pytestmark = pytest.mark.emu
 
@@ -79,7 +80,7 @@ def test_the_emulated_devices_counters_become_a_profile_and_a_picture(
     assert main(["profile", *files, *SIZES, "--device", "emulated", "--svg", str(svg), "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     assert (made["schema"], made["counted_by"]) == ("kernelwright.profile/1", "emulated device")
-    assert made["notes"] == ["times, stalls, pipes and caches (the emulated device has none)"]
+    assert made["notes"] == [NO_TIMES, LIBRARIES]
     assert (made["trace"], made["forward_us"]) == ([], None)
     (kernel,) = made["kernels"]
     assert kernel["kernel"].startswith("turned")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kernelwright.counters import metrics as m
-from kernelwright.counters.records import KernelCounters
+from kernelwright.counters.records import KernelCounters, LineCounters
 from kernelwright.explain.catalogue import CAUSES
 from kernelwright.measure.records import Ceilings
 from kernelwright.profile import metrics as p
 from kernelwright.profile.reasons import reasons
 from kernelwright.profile.records import Reason
+from kernelwright.sourceline import SourceLine
 
 pytestmark = pytest.mark.tiny
 
@@ -134,3 +137,11 @@ def test_reasons_of_the_longest_kernel_come_first(counted: dict[str, KernelCount
 
 def test_every_cause_is_in_the_catalogue(counted: dict[str, KernelCounters]) -> None:
     assert {r.cause for one in counted.values() for r in of(one)} - {""} <= set(CAUSES)
+
+
+def test_atomics_that_take_turns_are_not_called_uncoalesced() -> None:
+    op = {m.requests("global", "red"): 100.0, m.sectors("global", "red"): 3200.0, m.ideal_sectors("red"): 100.0}
+    line = LineCounters((SourceLine("candidate.py", 9, "atomicAdd(&bins[b], 1);", "k"),), op)
+    counts = {m.ATOMICS: 3200.0, m.ATOMIC_HOTTEST: 3200.0, m.ATOMIC_ADDRESSES: 1.0}
+    kernel = replace(made(**op, **counts), lines=(line,))
+    assert [reason.cause for reason in of(kernel)] == ["performance.atomics"]

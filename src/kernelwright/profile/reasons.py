@@ -31,6 +31,8 @@ CALM_PCT = 40.0
 """Schedulers that issue in fewer cycles than this have too few warps that are ready."""
 FEW_THREADS = 24.0
 """Of 32 that take part in an instruction."""
+TAKE_TURNS = frozenset({"atom", "red"})
+"""Atomics of one warp on one address touch it once each: more sectors than bytes need, and none the worse aligned."""
 HOT_ATOMICS = 1024
 """Atomics on one address in one launch."""
 
@@ -141,7 +143,7 @@ def stalls(kernel: KernelCounters, ceilings: Ceilings | None) -> Iterator[Reason
 
 def _wasted(line: LineCounters) -> reading.Traffic | None:
     """What the line moves most of for nothing; None where it moves no more than it needs."""
-    wasted = [one for one in reading.traffic(line.metrics) if one.excess_bytes > 0]
+    wasted = [one for one in reading.traffic(line.metrics) if one.excess_bytes > 0 and one.op not in TAKE_TURNS]
     return max(wasted, key=lambda one: one.excess_bytes, default=None)
 
 
@@ -153,6 +155,8 @@ def excess(kernel: KernelCounters, ceilings: Ceilings | None) -> Iterator[Reason
     }
     together: dict[tuple[SourceLine, str], list[reading.Traffic]] = {}
     for costly in reading.costly_lines(kernel):
+        if costly.traffic.op in TAKE_TURNS:
+            continue
         together.setdefault((costly.line, costly.traffic.space), []).append(costly.traffic)
     for (line, space), kinds in together.items():
         requests, units = sum(kind.requests for kind in kinds), sum(kind.units for kind in kinds)

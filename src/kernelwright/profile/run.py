@@ -35,6 +35,10 @@ MOST_LAUNCHES = 40
 """ncu runs each launch ten to twenty times over."""
 
 
+NO_TIMES = "times, stalls, pipes and caches (the emulated device has none)"
+LIBRARIES = "PyTorch's own operations, such as products by cuBLAS (the emulated device runs them without kernels)"
+
+
 class NotProfiled(KernelwrightError):
     """The candidate itself does not run, so there is nothing to profile."""
 
@@ -177,7 +181,7 @@ def _instead(
         verdict = _counting(problem, candidate, options, progress)
     except KernelwrightError as error:
         return (), [f"the emulated device's counters ({str(error).splitlines()[0]})"]
-    return verdict.counters or (), []
+    return verdict.counters or (), [LIBRARIES]
 
 
 # ---- without one ---------------------------------------------------------------------------------------------------
@@ -207,7 +211,7 @@ def _emulated(problem: Path, candidate: Path, options: ProfileOptions, progress:
     verdict = _counting(problem, candidate, options, progress)
     kernels = verdict.counters or ()
     ceilings = from_data_sheet(spec(options.presents_as))
-    notes = ["times, stalls, pipes and caches (the emulated device has none)"]
+    notes = [NO_TIMES, LIBRARIES]
     if verdict.findings:
         notes.append(f"what the findings mean ({len(verdict.findings)} of them: kernelwright check explains them)")
     return Profile(
