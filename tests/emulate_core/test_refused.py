@@ -11,7 +11,7 @@ from kernelwright.emulate.module import EmulatedModule, RefusedInstruction
 BODIES = {
     "ld.global.b128": ".reg .b128 %q; ld.global.b128 %q, [%out]; st.global.b128 [%out], %q;",
     "st.global.b128": ".reg .b128 %q; mov.b128 %q, {%out, %out}; st.global.b128 [%out], %q;",
-    "red.global.add.v2.f32": ".reg .f32 %f; mov.f32 %f, 0f00000000; red.global.add.v2.f32 [%out], {%f, %f};",
+    "tex.1d.v4.f32.s32": ".reg .b32 %q<4>; tex.1d.v4.f32.s32 {%q0, %q1, %q2, %q3}, [%out, {%q0}];",
     "cp.async.bulk.wait_group": "cp.async.bulk.wait_group 0;",
 }
 

@@ -162,6 +162,13 @@ def test_dynamic_parallelism_is_refused_by_name_at_its_line(options: tuple[str, 
     assert "dynamic parallelism" in cause["sentence"]
 
 
+def test_a_kernel_prints_every_format_as_the_host_does() -> None:
+    answer = ran("prints.cu")
+    device, host = answer.stdout.split("----\n")
+    assert device.splitlines() == host.splitlines()
+    assert len(host.splitlines()) == 10
+
+
 def test_pools_and_volumes_are_served_and_arrays_are_refused_by_name() -> None:
     answer = ran("volumes.cu")
     assert answer.returncode == 0

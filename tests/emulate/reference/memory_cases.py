@@ -5,6 +5,8 @@ Source: PTX ISA 9.0, sections 9.7.9 and 9.7.13.6.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import ieee
 from case import Draft, emit, seeded
 
@@ -384,7 +386,58 @@ def collisions() -> None:
         )
 
 
+def vector_atomics() -> None:
+    """atom and red on two and four neighbours (sm_90): each lane its own cells, which hold 1.5 before."""
+    start = 0x3FC00000
+    names = "abef"
+    for n in (2, 4):
+        columns = {
+            name: [ieee.rounded("f32", Fraction(x, 8)) for x in noise(f"vector{n}{name}", 10)] for name in names[:n]
+        }
+        after = {
+            name: [ieee.rounded("f32", Fraction(ieee.value("f32", x)) + Fraction(3, 2)) for x in column]
+            for name, column in columns.items()
+        }
+        for op in ("atom", "red"):
+            old = "{" + ", ".join(f"o{i}" for i in range(n)) + "}, " if op == "atom" else ""
+            reads = "{" + ", ".join(f"d{i}" for i in range(n)) + "}"
+            vector = "{" + ", ".join(names[:n]) + "}"
+            start_of = "{" + ", ".join(["first"] * n) + "}"
+            body = f"""
+                mov.b32 first, {start};
+                mad.wide.u32 place, %row, 16, %out;
+                add.u64 place, place, 2048;
+                st.global.v{n}.b32 [place], {start_of};
+                {op}.global.add.v{n}.f32 {old}[place], {vector};
+                ld.global.v{n}.b32 {reads}, [place];
+            """
+            outputs: dict[str, tuple[str, list[int | str]]] = {
+                f"d{i}": ("b32", list(after[name])) for i, name in enumerate(names[:n])
+            }
+            if op == "atom":
+                outputs |= {f"o{i}": ("b32", [start] * LANES) for i in range(n)}
+            room = 8 - len(outputs)
+            outputs |= {f"z{i}": ("b32", ["any"] * LANES) for i in range(room)}
+            outputs |= {f"y{i}": ("b32", ["any"] * LANES) for i in range(2)}
+            unused = "\n".join(f"mov.b32 {name}, 0;" for name in outputs if name[0] in "yz")
+            registers = ".reg .b32 first;\n.reg .b64 place;"
+            inputs = {name: ("f32", column) for name, column in columns.items()}
+            emit(
+                Draft(
+                    f"{op}.add.v{n}.f32",
+                    ATOMICS,
+                    body + unused,
+                    inputs,
+                    outputs,
+                    registers=registers,
+                    target="sm_90",
+                    version="8.1",
+                )
+            )
+
+
 def all_cases() -> None:
     loads()
     moves()
     atomics()
+    vector_atomics()

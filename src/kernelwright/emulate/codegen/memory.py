@@ -6,7 +6,9 @@ generic memory goes through the runtime, which admits it or makes a finding; onl
 
 from __future__ import annotations
 
-from kernelwright.emulate.ptx.ir import Mem, Reg
+from dataclasses import replace
+
+from kernelwright.emulate.ptx.ir import Mem, Operand, Reg
 from kernelwright.emulate.ptx.types import TYPE_BYTES
 
 from . import layout
@@ -137,24 +139,34 @@ _TYPES = {
 
 @emits("atom", "red")
 def _atomic(g: Lanes) -> None:
-    t = g.text
     returns = g.instruction.op == "atom"
-    space, type_ = space_of(g), g.type
-    operation = next((m for m in g.instruction.mods if m in _OPERATIONS), "")
-    if type_ not in _TYPES or not operation or any(m in ("v2", "v4", "v8", "async") for m in g.instruction.mods):
+    mods = g.instruction.mods
+    # In ``atom.global.v4.f32.add`` the operation comes last.
+    type_ = next((mod for mod in reversed(mods) if mod in _TYPES), "")
+    operation = next((m for m in mods if m in _OPERATIONS), "")
+    if not type_ or not operation or "async" in mods:
         raise RefusedInstruction(g.instruction)
     memory = _memory(g, 1 if returns else 0)
-    size = TYPE_BYTES[type_]
     first = 2 if returns else 1
-    for row, position in enumerate(range(first, len(g.instruction.operands))):
-        if row > 1:
-            break  # a cache policy changes nothing here
-        value = g.source(position, type_)
-        g.pass_lanes(row, t.resize(t.as_type(value, f"i{8 * size}"), "i64"))
+    # A cache policy behind the operands changes nothing here.
+    sources = [g.components(position) for position in range(first, len(g.instruction.operands))][:2]
+    old = [
+        _atomic_part(g, replace(memory, offset=memory.offset + part * TYPE_BYTES[type_]), operation, type_, values)
+        for part, values in enumerate(zip(*(s for s in sources if len(s) == len(sources[0])), strict=True))
+    ]
+    if returns:
+        g.results(old, signed=is_signed(type_))
+
+
+def _atomic_part(g: Lanes, memory: Mem, operation: str, type_: str, values: tuple[Operand, ...]) -> Value:
+    """One operation a lane; what was there before. The parts of a vector are atomic each by itself."""
+    t, space, size = g.text, space_of(g), TYPE_BYTES[type_]
+    for row, operand in enumerate(values):
+        g.pass_lanes(row, t.resize(t.as_type(g.read(operand, type_), f"i{8 * size}"), "i64"))
     pass_addresses(g, memory, space)
-    destination = g.instruction.operands[0]
+    returns = g.instruction.op == "atom"
     # ptxas makes a reduction of an atomic that nobody reads.
-    read = returns and isinstance(destination, Reg) and g.is_read(destination)
+    read = returns and any(isinstance(item, Reg) and g.is_read(item) for item in g.components(0))
     g.count_access("atom" if read else "red", size, space)
     # What an exchange finds may be anything. Only who uses what an atomic returns has learnt from it.
     parts = int(operation != "exch") | 2 * int(read)
@@ -163,9 +175,7 @@ def _atomic(g: Lanes) -> None:
     _order(g)
     g.run("kw_atomic", active, site, SPACES[space] if space != "const" else 0, _OPERATIONS[operation], _TYPES[type_])
     _order(g)
-    if returns:
-        value = t.resize(g.take_lanes(0, "i64"), f"i{8 * size}")
-        g.result(t.as_type(value, ELEMENT[type_]), signed=is_signed(type_))
+    return t.as_type(t.resize(g.take_lanes(0, "i64"), f"i{8 * size}"), ELEMENT[type_])
 
 
 def window(g: Lanes, offset: int) -> Value:
