@@ -259,9 +259,7 @@ def freeze(rows: list[Row]) -> dict[str, list[list[object]]]:
     kept: dict[str, list[list[object]]] = {}
     for row in rows:
         if row.equal and row.measured and row.metric not in APART and "occupancy" not in row.metric:
-            kept.setdefault(row.program, []).append(
-                [row.kernel, row.dynamic_shared_bytes, row.against, row.measured]
-            )
+            kept.setdefault(row.program, []).append([row.kernel, row.dynamic_shared_bytes, row.against, row.measured])
     return kept
 
 

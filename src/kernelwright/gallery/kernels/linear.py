@@ -1173,7 +1173,7 @@ class _Prepared:
     """Held so that no other tensor can come to lie at the same address."""
     split: torch.Tensor
     """Its planes, and the factors that undo the scaling."""
-    stream: Any
+    stream: int
     ready: Any
     """The stream that split the weight, and the event that tells others when it has."""
 
@@ -1197,12 +1197,18 @@ def prepared(weight: torch.Tensor) -> tuple[torch.Tensor | None, bool]:
         return None, False
     known = _prepared.get(id(weight))
     if known is None or known.of() is not weight or known.state != _state(weight):
-        return extension().room(weight.detach()), False
-    stream = torch.cuda.current_stream(weight.device)
-    if stream != known.stream:
+        return extension().room(weight), False
+    if _stream_of(weight.device.index or 0) != known.stream:
+        stream = torch.cuda.current_stream(weight.device)
         stream.wait_event(known.ready)
         known.split.record_stream(stream)
     return known.split, True
+
+
+def _stream_of(index: int) -> int:
+    """The current stream's handle, without the object around it where PyTorch has a way: microseconds a call."""
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return raw(index) if raw else torch.cuda.current_stream(index).cuda_stream
 
 
 def _state(weight: torch.Tensor) -> tuple[Any, ...]:
@@ -1225,8 +1231,8 @@ def _watch_optimisers() -> None:
 def kept(weight: torch.Tensor, made: torch.Tensor) -> None:
     """Keep ``made``, which now holds the weight's split."""
     _watch_optimisers()
-    stream, ready = torch.cuda.current_stream(weight.device), torch.cuda.Event()
-    ready.record(stream)
+    stream, ready = _stream_of(weight.device.index or 0), torch.cuda.Event()
+    ready.record(torch.cuda.current_stream(weight.device))
     key = id(weight)
     of = weakref.ref(weight, lambda _: _prepared.pop(key, None))
     _prepared[key] = _Prepared(of, _state(weight), weight.untyped_storage(), made, stream, ready)
@@ -1253,18 +1259,18 @@ def linear(
     if weight.dim() != 2 or x.dim() < 1 or x.shape[-1] != weight.shape[1]:
         raise RuntimeError(f"linear: x [..., K] and weight [N, K], got {tuple(x.shape)} and {tuple(weight.shape)}")
     N, K = weight.shape
+    flat = x.dim() == 2
     shape = (*x.shape[:-1], N)
-    given = {"x": x, "weight": weight, "bias": bias, "residual": residual}
-    for name, tensor in given.items():
-        if tensor is not None and (tensor.dtype != torch.float32 or not tensor.is_cuda or tensor.device != x.device):
+    for name, tensor in (("x", x), ("weight", weight), ("bias", bias), ("residual", residual)):
+        if tensor is not None and not (tensor.is_cuda and tensor.dtype is torch.float32 and tensor.device == x.device):
             raise RuntimeError(f"linear: {name} must be float32 on x's GPU, got {tensor.dtype} on {tensor.device}")
     if bias is not None and bias.shape != (N,):
         raise RuntimeError(f"linear: bias must be [{N}], got {tuple(bias.shape)}")
     if residual is not None and residual.shape != shape:
         raise RuntimeError(f"linear: residual must be {shape}, got {tuple(residual.shape)}")
-    if x.numel() == 0 or weight.numel() == 0:
+    if x.numel() == 0 or N * K == 0:
         raise RuntimeError(f"linear: nothing to multiply, got {tuple(x.shape)} and {tuple(weight.shape)}")
-    rows = x.reshape(-1, K)
+    rows = x if flat else x.reshape(-1, K)
     M = rows.shape[0]
     sms, hopper, device = _device(x.device.index or 0)
     chosen = plan or choose(M, N, K, sms, hopper, device)
@@ -1279,12 +1285,12 @@ def linear(
     elif chosen.variant != ROWS:
         w, is_split = prepared(weight)
     out = extension().multiply(
-        rows.detach(),
-        weight.detach(),
+        rows,
+        weight,
         w,
         is_split,
-        None if bias is None else bias.detach().contiguous(),
-        None if residual is None else residual.detach().reshape(M, N).contiguous(),
+        bias if bias is None or bias.is_contiguous() else bias.contiguous(),
+        None if residual is None else residual.reshape(M, N).contiguous(),
         scale,
         ACTIVATIONS[activation],
         chosen.variant,
@@ -1294,7 +1300,7 @@ def linear(
     )
     if w is not None and not is_split:
         kept(given_weight, w)
-    return out.reshape(shape)
+    return out if flat else out.reshape(shape)
 
 
 def _by_torch(

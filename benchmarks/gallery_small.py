@@ -1,0 +1,74 @@
+"""Runs every plan of every gallery kernel once at small shapes, against float64: what compute-sanitizer watches.
+
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck python benchmarks/gallery_small.py
+    compute-sanitizer --tool racecheck python benchmarks/gallery_small.py
+
+Without caching each tensor is an allocation of its own, so that an access beside it is seen.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional as F
+
+from kernelwright.gallery.kernels import linear, matvec, softmax
+
+
+def away(found: torch.Tensor, exact: torch.Tensor) -> float:
+    return float((found.double() - exact).abs().max() / exact.abs().max())
+
+
+def run_matvec() -> int:
+    runs, (sms, hopper, _) = 0, matvec._device(0)
+    for M, K in ((70, 2056), (3, 9001), (1032, 40), (65, 64)):
+        for transposed in (False, True):
+            A = torch.randn((K, M) if transposed else (M, K), device="cuda")
+            A, x = A.t() if transposed else A, torch.randn(K, device="cuda")
+            exact, aligned = A.double() @ x.double(), (M if transposed else K) % 4 == 0
+            for name, plan in matvec.recipes(M, K, 4, aligned, transposed, sms, hopper).items():
+                if plan.variant != matvec.TORCH:
+                    error, runs = away(matvec.matvec(A, x, plan), exact), runs + 1
+                    assert error < 3e-6, (M, K, transposed, name, error)
+    return runs
+
+
+def run_softmax() -> int:
+    runs, hopper = 0, softmax._device(0)[0]
+    for N in (64, 1001, 1024, 2049, 4096, 16640, 33001):
+        z, bias = torch.randn(3, N, device="cuda"), torch.randn(N, device="cuda")
+        keep = torch.rand(3, N, device="cuda") < 0.8
+        exact = torch.softmax(F.gelu(z.double() + bias.double()).masked_fill(~keep, float("-inf")), 1)
+        aligned = softmax.ROWS if N % 4 == 0 else softmax.WHOLE
+        for name, plan in softmax.recipes(3, N, 4, aligned, hopper, False).items():
+            y = softmax.softmax(z, bias=bias, mask=keep, activation="gelu", plan=plan)
+            error, runs = away(y, exact), runs + 1
+            assert error < 5e-6, (N, name, error)
+    return runs
+
+
+def run_linear() -> int:
+    runs, (sms, hopper, _) = 0, linear._device(0)
+    for M, N, K in ((40, 130, 700), (7, 33, 300), (300, 4400, 516), (1024, 2304, 1024)):
+        x, w, b = torch.randn(M, K, device="cuda"), torch.randn(N, K, device="cuda"), torch.randn(N, device="cuda")
+        x[min(3, M - 1), 2] = 1e20
+        exact = F.gelu(x.double() @ w.double().t() + b.double())
+        plans = linear.recipes(M, N, K, sms, hopper)
+        plans["portable"] = linear.Plan(linear.PORTABLE, 1)
+        for name, plan in plans.items():
+            if plan.variant != linear.TORCH:
+                linear.forget(w)
+                error, runs = away(linear.linear(x, w, b, activation="gelu", plan=plan), exact), runs + 1
+                assert error < 3e-6, (M, N, K, name, error)
+    return runs
+
+
+def main() -> None:
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for run in (run_matvec, run_softmax, run_linear):
+            print(f"{run.__name__}: {run()} runs, all right", flush=True)
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()
