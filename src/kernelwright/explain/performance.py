@@ -23,8 +23,10 @@ SHARE = 0.25
 """Of the kernel's sectors or wavefronts, those that one line wastes, from which on it is worth a line of advice."""
 TURNS = 8.0
 """Turns that the lanes of one atomic request take on average, from which on they serialise."""
-BUSY = 1000.0
-"""Instructions of a warp from which on a launch is long enough for idle multiprocessors to matter."""
+BUSY = 2000.0
+"""Instructions of a warp from which on idle multiprocessors matter: at five cycles each, twice what a launch costs."""
+SPILLED_BYTES = 128
+"""Of a thread, out and in, from which on spills are worth a line: a few registers around a loop cost nothing."""
 
 
 def causes(case: Case) -> Iterator[Cause]:
@@ -42,7 +44,7 @@ def causes(case: Case) -> Iterator[Cause]:
 
 
 def _spills(case: Case, facts: KernelFacts, call_line: int) -> Iterator[Cause]:
-    if not facts.spill_store_bytes and not facts.spill_load_bytes:
+    if facts.spill_store_bytes + facts.spill_load_bytes < SPILLED_BYTES:
         return
     capped = next((n for n, text in enumerate(case.lines, 1) if "maxrregcount" in text), 0)
     bounded = next((n for n, text in enumerate(case.lines, 1) if "__launch_bounds__" in text), 0)

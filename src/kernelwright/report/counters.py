@@ -22,6 +22,8 @@ from kernelwright.report.page import LABEL_COLUMNS, hang
 MOST_KERNELS = 6
 MOST_LINES = 5
 MOST_ADVICE = 4
+WORTH_A_LINE = 1.25
+"""Times the ideal from which on a source line is shown."""
 MOST_OPCODES = 8
 
 
@@ -143,6 +145,8 @@ def _code(kernel: KernelCounters) -> Iterator[str]:
 
 
 def _lines(kernel: KernelCounters) -> Iterator[str]:
-    for costly in reading.costly_lines(kernel)[:MOST_LINES]:
+    found = reading.costly_lines(kernel)
+    worth = [costly for costly in found if costly.traffic.units >= WORTH_A_LINE * costly.traffic.ideal]
+    for costly in worth[:MOST_LINES]:
         one, line = costly.traffic, costly.line
         yield f"{line.file}:{line.line}  {one.words}: {_ratio(one)}" + (f"   {line.text}" if line.text else "")
