@@ -11,7 +11,8 @@ from kernelwright.emulate.module import EmulatedModule, RefusedInstruction
 BODIES = {
     "ld.global.b128": ".reg .b128 %q; ld.global.b128 %q, [%out]; st.global.b128 [%out], %q;",
     "st.global.b128": ".reg .b128 %q; mov.b128 %q, {%out, %out}; st.global.b128 [%out], %q;",
-    "tex.1d.v4.f32.s32": ".reg .b32 %q<4>; tex.1d.v4.f32.s32 {%q0, %q1, %q2, %q3}, [%out, {%q0}];",
+    "tex.1d.v4.f32.s32": ".reg .b32 %q<4>; tex.1d.v4.f32.s32 {%q0, %q1, %q2, %q3}, [%out, {%q0}]; "
+    "st.global.b32 [%out], %q0;",
     "cp.async.bulk.wait_group": "cp.async.bulk.wait_group 0;",
 }
 
