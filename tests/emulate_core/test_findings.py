@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import time
 
 import numpy as np
@@ -14,6 +15,12 @@ from kernelwright.emulate.module import LaunchOutcome
 from kernelwright.records import Finding
 
 pytestmark = [pytest.mark.emu, needs_nvcc]
+
+VIEW = r"""extern "C" __global__ void shifted(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i];
+}
+"""
 
 SOURCE = r"""#include <cassert>
 #include <cstdio>
@@ -129,6 +136,27 @@ def test_an_index_that_lands_in_another_tensor_is_reported_against_the_one_meant
     assert (found.cause, line(found), found.offset) == ("memory.out-of-bounds", 9, 4 * index)
     assert found.block[0] * 256 + found.thread[0] == i
     assert found.allocation is not None and found.allocation.name == "x"
+
+
+def test_an_index_that_leaves_the_view_it_was_given_is_observed() -> None:
+    x, y = DeviceArray(np.ones(1024, np.float32), "x"), DeviceArray(np.zeros(256, np.float32), "y")
+    start = x.address + 512 * 4
+    runtime.library().kw_view(start, 0, 200 * 4)
+    params = struct.pack("<QQi", start, y.address, 256)
+    outcome = compiled(VIEW).launch("shifted", (2, 1, 1), (128, 1, 1), params)
+    (seen,) = outcome.observations
+    assert (outcome.error, outcome.findings) == (0, ())
+    assert (seen.cause, seen.frames[0].line, seen.access) == ("memory.out-of-bounds", 3, "load")
+    assert (seen.block, seen.thread, seen.offset) == ((1, 0, 0), (72, 0, 0), 800)
+    assert seen.allocation is not None and (seen.allocation.name, seen.allocation.bytes) == (
+        "the view that was passed",
+        800,
+    )
+    assert seen.message == "x has 4096 bytes, of which the tensor that was passed is 800, from byte 2048 on"
+    runtime.library().kw_view(start, 0, 256 * 4)
+    again = compiled(VIEW).launch("shifted", (2, 1, 1), (128, 1, 1), params)
+    assert (again.findings, again.observations) == ((), ())
+    x.free()
 
 
 def test_a_vector_load_off_its_alignment_ends_in_716() -> None:

@@ -17,3 +17,12 @@ def test_a_race_in_every_launch_is_one_finding() -> None:
     device.findings += device._fresh((race,))
     device.findings += device._fresh((race, elsewhere, elsewhere))
     assert device.findings == [race, elsewhere]
+
+
+def test_what_was_only_observed_before_may_be_a_finding_later() -> None:
+    device = EmulatedDevice(spec("h200"))
+    line = (SourceLine("candidate.py", 3),)
+    beyond = Finding("memory.out-of-bounds", "sums", line, (0, 0, 0), (0, 0, 0), ptx_line=7)
+    assert device._fresh((beyond,), observed=True) == [beyond]
+    assert device._fresh((beyond,)) == [beyond]
+    assert device._fresh((beyond,)) == []

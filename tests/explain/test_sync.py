@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+
+import pytest
 
 from kernelwright.explain import explain
 from kernelwright.records import Allocation, Confidence, Evidence, Finding, Numerics, SourceLine, Stage
@@ -50,6 +53,43 @@ def test_a_race_with_the_next_round_of_a_loop_says_so(evidence: Make, finding: F
     (cause,) = explain(evidence(REDUCTION, findings=(race(finding, read, write),)))
     assert cause.line == read
     assert f"line {write} of the next round" in cause.fix
+
+
+def test_a_copy_nobody_waited_for_is_no_matter_of_a_barrier_alone(evidence: Make, finding: Find, at: At) -> None:
+    write, read = at("part[threadIdx.x] = x", REDUCTION), at("y[threadIdx.x] = part", REDUCTION)
+    said = f"thread (32,0,0) copies it at line {write} asynchronously and has not waited for that copy"
+    found = dataclasses.replace(race(finding, write, read), message=said)
+    (cause,) = explain(evidence(REDUCTION, findings=(found,)))
+    assert cause.line == write
+    assert cause.fix.startswith("Wait for the copy")
+
+
+@pytest.mark.parametrize(
+    ("said", "barrier"), [("nothing that orders the two blocks between", False), ("no barrier between", True)]
+)
+def test_a_race_between_blocks_is_not_mended_by_a_barrier_of_one(
+    evidence: Make, finding: Find, at: At, said: str, barrier: bool
+) -> None:
+    write, read = at("part[threadIdx.x] = x", REDUCTION), at("y[threadIdx.x] = part", REDUCTION)
+    found = finding(
+        "sync.global-race", read, access="load", space="global", allocation=Allocation("global", 256, name="y"),
+        offset=4, message=f"thread (32,0,0) wrote it at line {write}, with {said}", other=frames(write),
+    )  # fmt: skip
+    (cause,) = explain(evidence(REDUCTION, findings=(found,)))
+    assert (cause.id, cause.line) == ("sync.global-race", write)
+    assert ("__syncthreads()" in cause.fix) == barrier
+
+
+def test_a_stale_read_is_named_at_the_load_with_the_line_that_writes(evidence: Make, finding: Find, at: At) -> None:
+    write, read = at("part[threadIdx.x] = x", REDUCTION), at("y[threadIdx.x] = part", REDUCTION)
+    found = finding(
+        "memory.stale-read", read, access="load", space="global", allocation=Allocation("global", 256, name="y"),
+        offset=4, other=frames(write),
+    )  # fmt: skip
+    (cause,) = explain(evidence(REDUCTION, findings=(found,)))
+    assert (cause.id, cause.line) == ("memory.stale-read", read)
+    assert any(f"written at line {write}" in fact for fact in cause.evidence)
+    assert "__restrict__" in cause.fix
 
 
 def test_an_atomic_on_unwritten_memory_is_named_where_the_memory_was_made(

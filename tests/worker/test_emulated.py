@@ -116,3 +116,17 @@ def test_a_launch_that_wants_more_registers_than_there_are_is_refused_by_ptxas_o
     assert kernel.registers > 64
     assert [cause.id for cause in verdict.causes] == ["launch.registers", "launch.unchecked"]
     assert f"1024 threads of {-(-kernel.registers // 8) * 8} registers" in verdict.causes[0].sentence
+
+
+def test_a_kernel_that_leaves_its_slice_of_a_tensor_is_told_so_beside_the_wrong_result(run: Run) -> None:
+    body = "if (i < n) y[i] = 2 * x[i + 100] + 1;"
+    whole = CANDIDATE.replace("{body}", body).replace(
+        "        return ext.run(x)", "        return torch.cat([ext.run(x[:32]), 2 * x[32:] + 1])"
+    )
+    verdict = run(whole.replace("i + 100", "i"), PROBLEM, device="emulated", confirm=False)
+    assert verdict.verdict is VerdictWord.CORRECT
+    verdict = run(whole.replace("i + 100", "i < 3000 ? i : i + 100"), PROBLEM, device="emulated", confirm=False)
+    assert verdict.verdict is not VerdictWord.CORRECT
+    named = [cause for cause in verdict.causes if cause.id == "memory.out-of-bounds"]
+    assert named and named[0].line == BODY_LINE
+    assert "the view that was passed" in named[0].sentence

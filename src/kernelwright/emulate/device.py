@@ -84,7 +84,7 @@ class EmulatedDevice:
     _modules: dict[bytes, _Module] = field(default_factory=dict)
     _launches: dict[LaunchKey, LaunchFact] = field(default_factory=dict)
     _counters: dict[CountedKey, KernelCounters] = field(default_factory=dict)
-    _known: set[tuple[str, str, int, tuple[SourceLine, ...]]] = field(default_factory=set)
+    _known: set[tuple[bool, str, str, int, tuple[SourceLine, ...]]] = field(default_factory=set)
     _ran: dict[tuple[bytes, str, tuple[int, int, int]], None] = field(default_factory=dict)
     """Module, kernel and block of every launch that ran, in order."""
     _callbacks: Any = None
@@ -187,7 +187,7 @@ class EmulatedDevice:
             self._count(asked.kernel.decode(), outcome.counters)
         self._ran.setdefault((asked.module_key, asked.kernel.decode(), before.block))
         self.findings += self._fresh(outcome.findings)
-        self.observations += self._fresh(outcome.observations)
+        self.observations += self._fresh(outcome.observations, observed=True)
         if outcome.interrupted:
             self.stopped_at = outcome.stopped_at
         self.printed += outcome.printed
@@ -246,9 +246,12 @@ class EmulatedDevice:
         if self.on_end is not None:
             self.on_end(fact)
 
-    def _fresh(self, found: tuple[Finding, ...]) -> list[Finding]:
-        """Those that no launch before had: a kernel that races does not stop, and does so in every launch."""
-        keys = {(f.cause, f.kernel, f.ptx_line, f.other): f for f in found}
+    def _fresh(self, found: tuple[Finding, ...], *, observed: bool = False) -> list[Finding]:
+        """Those that no launch before had: a kernel that races does not stop, and does so in every launch.
+
+        What was only observed before may be found for certain now.
+        """
+        keys = {(observed, f.cause, f.kernel, f.ptx_line, f.other): f for f in found}
         fresh = [f for key, f in keys.items() if key not in self._known]
         self._known.update(keys)
         return fresh

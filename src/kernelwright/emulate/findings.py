@@ -22,9 +22,9 @@ CAUSES = (
     "interface.raw-pointer", "memory.use-after-free", "sync.divergent-barrier", "sync.deadlock", "warp.mask",
     "device.assert", "device.trap", "sync.divergent-barrier", "sync.shared-race", "sync.shared-race",
     "memory.uninitialised", "memory.uninitialised", "sync.global-race", "sync.global-race", "memory.stale-read",
-    "sync.shared-race",
+    "sync.shared-race", "memory.out-of-bounds",
 )  # fmt: skip
-OBSERVATIONS = frozenset({8, 11, 13, 15, 17})
+OBSERVATIONS = frozenset({8, 11, 13, 15, 17, 20})
 """Causes (by number) that hardware tolerates: no error, but they may explain a wrong result."""
 SPACES = ("global", "shared", "local", "generic", "const", "param")
 ACCESSES = ("load", "store", "atomic", "barrier", "assert", "trap", "sync")

@@ -18,7 +18,7 @@ SOURCES = (
     "runtime.c", "runtime_memory.c", "runtime_admit.c", "runtime_access.c", "runtime_atomic.c", "runtime_warp.c",
     "runtime_exchange.c", "runtime_barrier.c", "runtime_block.c", "runtime_schedule.c", "runtime_math.c",
     "runtime_print.c", "runtime_matrix.c", "runtime_shadow.c", "runtime_order.c", "runtime_mbarrier.c",
-    "runtime_count.c", "runtime_global.c", "runtime_cover.c", "runtime_past.c",
+    "runtime_count.c", "runtime_global.c", "runtime_cover.c", "runtime_past.c", "runtime_views.c",
 )  # fmt: skip
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=off", "-fno-math-errno",
@@ -104,6 +104,7 @@ def library() -> ctypes.CDLL:
     loaded.kw_forget.restype, loaded.kw_forget.argtypes = None, [address]
     loaded.kw_describe.restype = None
     loaded.kw_describe.argtypes = [address, text, text, ctypes.POINTER(ctypes.c_int64), ctypes.c_int]
+    loaded.kw_view.restype, loaded.kw_view.argtypes = None, [address, ctypes.c_uint64, ctypes.c_uint64]
     loaded.kw_find.restype, loaded.kw_find.argtypes = ctypes.c_int, [ctypes.c_uint64, ctypes.POINTER(Allocation)]
     loaded.kw_bytes_in_use.restype = loaded.kw_peak_bytes.restype = size
     loaded.kw_set_memory_limit.argtypes = [size]

@@ -23,6 +23,10 @@ def causes(case: Case) -> Iterator[Cause]:
         rule = _RULES.get(finding.cause)
         if rule is not None:
             yield rule(case, finding)
+    if not case.evidence.findings and any(output.mismatch is not None for output in _outputs(case)):
+        for seen in case.evidence.observations:
+            if seen.cause == "memory.out-of-bounds":
+                yield out_of_bounds(case, seen, stage=Stage.JUDGE, confidence=Confidence.LIKELY)
     for output in _outputs(case):
         if output.mismatch is not None and output.mismatch.unwritten:
             yield unwritten(case, output, output.mismatch)
@@ -34,8 +38,10 @@ def causes(case: Case) -> Iterator[Cause]:
                 yield tainted(case, output, output.mismatch)
 
 
-def out_of_bounds(case: Case, finding: Finding) -> Cause:
-    """An access outside its allocation."""
+def out_of_bounds(
+    case: Case, finding: Finding, *, stage: Stage = Stage.RUN, confidence: Confidence = Confidence.CERTAIN
+) -> Cause:
+    """An access outside its allocation or, as an observation, outside the view that was passed."""
     frame = case.own_frame(finding.frames)
     line = frame.line if frame else 0
     loose = re.search(r"\b(\w+)\s*<=\s*(\w+)", case.text(line))
@@ -46,11 +52,12 @@ def out_of_bounds(case: Case, finding: Finding) -> Cause:
         fix = "The index is negative here: check its lower bound, and whether 32-bit arithmetic wrapped."
     return case.cause(
         "memory.out-of-bounds",
-        Stage.RUN,
+        stage,
         f"{access.who(finding)} {access.does(finding)} {access.where(finding)}.",
         line=line,
         evidence=access.facts(finding),
         fix=fix,
+        confidence=confidence,
     )
 
 

@@ -48,6 +48,8 @@ KW_API void kw_adopt(void *base, size_t bytes, int kind, const char *name);
 KW_API void kw_forget(void *base);
 /* Describe an allocation (shape for messages). ndim <= 8. */
 KW_API void kw_describe(void *base, const char *name, const char *dtype, const int64_t *shape, int ndim);
+/* This pointer was handed out for a tensor that reaches from `before` bytes before it to `after` bytes behind it. */
+KW_API void kw_view(void *pointer, uint64_t before, uint64_t after);
 /* The allocation holding addr, else the nearest within 64 KiB: 1 inside, 2 near, 0 none. */
 KW_API int kw_find(uint64_t addr, kw_allocation *out);
 KW_API size_t kw_bytes_in_use(void);

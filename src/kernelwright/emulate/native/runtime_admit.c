@@ -144,6 +144,37 @@ static int admit_in_windows(kw_warp *w, uint32_t site, int lane, uint64_t a, uin
   return access == KW_LOAD && past + bytes <= w->block->run->parameter_bytes && past <= past + bytes ? 1 : -1;
 }
 
+/* The range that a good access may go on with: the view that the kernel's pointer was handed out for while it stays there,
+ * the whole allocation once it has left it. */
+static kw_range range_of(kw_warp *w, uint32_t number, int lane, uint64_t a, uint32_t bytes, uint64_t base, uint64_t size,
+                         int access) {
+  const kw_site *site = &w->block->run->sites[number];
+  uint64_t low, high;
+  kw_range range = {base, size - bytes, kw_cover_at(w->block->run, base)};
+  if (site->parameter < 0 || !kw_view_of(parameter_pointer(w, site), &low, &high) || low < base || high > base + size)
+    return range;
+  if (a >= low && a + bytes <= high) {
+    range.lo = low;
+    range.last = high - low - bytes;
+    return range;
+  }
+  kw_finding *f = kw_report(w, KW_OUTSIDE_VIEW, (int)number, lane, a, 0);
+  if (!f || f->count != 1) return range;
+  f->bytes = bytes;
+  f->access = access;
+  f->lane_space = site->space;
+  f->has_allocation = kw_find(a, &f->allocation) == 1;
+  snprintf(f->message, sizeof f->message, "%s has %llu bytes, of which the tensor that was passed is %llu, from byte %llu on",
+           f->allocation.name[0] ? f->allocation.name : "its memory", (unsigned long long)size,
+           (unsigned long long)(high - low), (unsigned long long)(low - base));
+  snprintf(f->allocation.name, sizeof f->allocation.name, "the view that was passed");
+  f->allocation.base = low;
+  f->allocation.bytes = high - low;
+  f->allocation.ndim = -1;
+  f->offset = (int64_t)(a - low);
+  return range;
+}
+
 uint32_t kw_admit(kw_warp *w, uint32_t mask, uint32_t number, uint32_t bytes, int access, int space) {
   if (kw_is_narrow(space)) return admit_narrow(w, mask, number, bytes, access, space);
   const kw_site *site = &w->block->run->sites[number];
@@ -162,11 +193,7 @@ uint32_t kw_admit(kw_warp *w, uint32_t mask, uint32_t number, uint32_t bytes, in
     if (!good && kw_range_of(a, &base, &size, &kind) && a - base + bytes <= size && usable(kind, access)) {
       uint64_t pointer = parameter_pointer(w, site);
       good = !pointer || !kw_range_of(pointer, &own, &own_size, &own_kind) || own == base;
-      if (good) {
-        range->lo = base;
-        range->last = size - bytes;
-        range->cover = kw_cover_at(w->block->run, base);
-      }
+      if (good) *range = range_of(w, number, l, a, bytes, base, size, access);
     }
     if (!good) report_global(w, number, l, a, bytes, access);
     else if (a & (bytes - 1)) report_misaligned(w, number, l, a, bytes, access);

@@ -252,12 +252,26 @@ INLINE int any_stands(const uint64_t *e, uint64_t entry, const now *at, const ui
   return bad != 0;
 }
 
+/* Does one of them stand even when all orders are considered? Neighbours mostly come of one event, which is looked up once. */
+static int any_against(const kw_warp *w, const uint64_t *e, uint64_t entry, const now *at, uint32_t size, uint32_t n,
+                       const kw_site *about) {
+  uint64_t ordered = 0;
+  for (uint32_t i = 0; i < size; i++) {
+    uint64_t mine = entry + i / n;
+    if (!KW_STANDS(e[i], mine, at->floor, at->full, at->clock) || e[i] >> 5 == ordered) continue;
+    if (against(w, e[i], mine, about, at)) return 1;
+    ordered = e[i] >> 5;
+  }
+  return 0;
+}
+
 INLINE void dense_load(kw_warp *w, const kw_cover *c, uint32_t site, uint32_t bytes, uint32_t step, uint64_t entry,
                        const uint32_t n) {
   const now at = now_of(w);
   const uint64_t g = (w->a[0] - c->base) >> c->shift;
   const uint32_t size = KW_LANES * n;
-  if (any_stands(c->writer + g, entry, &at, size, n))
+  if (any_stands(c->writer + g, entry, &at, size, n) &&
+      any_against(w, c->writer + g, entry, &at, size, n, site_of(w, site)))
     for (uint32_t l = 0; l < KW_LANES; l++) judge_lane(w, c, ~0u, l, site, bytes, entry, NULL, step, 0);
   if (!c->reader) return;
   uint64_t *restrict r = c->reader + g, others = 0;
@@ -275,6 +289,13 @@ INLINE void dense_store(kw_warp *w, const kw_cover *c, uint32_t site, uint32_t b
   const uint32_t size = KW_LANES * n;
   int bad = any_stands(c->writer + g, entry, &at, size, n);
   if (c->reader) bad |= any_stands(c->reader + g, entry, &at, size, n) | any_stands(c->second + g, entry, &at, size, n);
+  if (__builtin_expect(bad, 0)) {
+    const kw_site *about = site_of(w, site);
+    bad = any_against(w, c->writer + g, entry, &at, size, n, about);
+    if (c->reader && !bad)
+      bad = any_against(w, c->reader + g, entry, &at, size, n, about) ||
+            any_against(w, c->second + g, entry, &at, size, n, about);
+  }
   if (__builtin_expect(bad, 0))
     for (uint32_t l = 0; l < KW_LANES; l++)
       judge_lane(w, c, ~0u, l, site, bytes, entry, (const uint8_t *)w->d, step, 0);

@@ -59,6 +59,7 @@ static ptrdiff_t last_not_above(uint64_t address) {
 
 static void remove_at(ptrdiff_t i) {
   entry *e = &table[i];
+  kw_drop_views(e->about.base, e->about.bytes);
   if (e->freed_at && e->block) {
     quarantined -= e->block_bytes;
     free(e->block);
@@ -180,6 +181,7 @@ KW_API int kw_free(void *base) {
   if (i >= 0 && table[i].about.base == (uint64_t)base && table[i].block && !table[i].freed_at) {
     entry *e = &table[i];
     if (counts_as_device(e->about.kind)) in_use -= e->about.bytes;
+    kw_drop_views(e->about.base, e->about.bytes);
     e->about.kind = KW_FREED;
     e->freed_at = ++free_serial;
     if (e->lazy) {

@@ -25,7 +25,7 @@ enum kw_cause { KW_OUT_OF_BOUNDS = 0, KW_MISALIGNED_ACCESS = 1, KW_LOCAL_OVERRUN
                 KW_USE_AFTER_FREE = 5, KW_DIVERGENT_BARRIER = 6, KW_DEADLOCK = 7, KW_WARP_MASK = 8, KW_ASSERTION = 9,
                 KW_TRAPPED = 10, KW_EXITED_BEFORE_BARRIER = 11, KW_SHARED_RACE = 12, KW_TOLERATED_RACE = 13,
                 KW_UNINITIALISED = 14, KW_UNINITIALISED_LOAD = 15, KW_GLOBAL_RACE = 16, KW_TOLERATED_GLOBAL_RACE = 17,
-                KW_STALE_READ = 18, KW_COPY_UNDER_WAY = 19 };
+                KW_STALE_READ = 18, KW_COPY_UNDER_WAY = 19, KW_OUTSIDE_VIEW = 20 };
 
 /* One place in the code that may fault. */
 typedef struct kw_site {
@@ -187,4 +187,6 @@ void kw_note_place(const kw_warp *);
 /* allocation table */
 int kw_range_of(uint64_t address, uint64_t *base, uint64_t *bytes, int *kind);
 int kw_is_mapped(uint64_t address);
+int kw_view_of(uint64_t pointer, uint64_t *low, uint64_t *high);
+void kw_drop_views(uint64_t base, uint64_t bytes);
 #endif

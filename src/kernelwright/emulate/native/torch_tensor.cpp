@@ -3,6 +3,7 @@
 // The rule: no exception leaves this file; each function catches what torch throws and keeps its message and Python
 // class for kw_error_message() and kw_error_kind().
 #include "torch_device.h"
+#include "kw_runtime.h"
 #include "kw_torch.h"
 
 #include <ATen/AccumulateType.h>
@@ -140,6 +141,16 @@ void* kw_tensor_data(kw_tensor t, int dtype, int is_const) {
   guarded_status([&] {
     kw::check_dtype(get(t), dtype);
     data = is_const ? const_cast<void*>(get(t).const_data_ptr()) : get(t).mutable_data_ptr();
+    const at::Tensor& tensor = get(t);
+    if (tensor.is_cuda() && tensor.numel() > 0) {
+      int64_t first = 0, last = 0;
+      for (int64_t d = 0; d < tensor.dim(); d++) {
+        int64_t reach = (tensor.size(d) - 1) * tensor.stride(d);
+        (reach < 0 ? first : last) += reach;
+      }
+      int64_t bytes = int64_t(tensor.element_size());
+      kw_view(data, uint64_t(-first * bytes), uint64_t((last + 1) * bytes));
+    }
   });
   return data;
 }
