@@ -194,7 +194,7 @@ static void multiply(const double *a, const double *b, double *c, int m, int n, 
   exponents(c, m * n, c_float ? -126 : -14, ec);
   for (int i = 0; i < m; i++)
     for (int first = 0; first < n; first += 8) {
-      double *out = c + i * n + first, plain[8], scale[8], unit[8];
+      double *out = c + i * n + first, products[32][8], plain[8], scale[8], unit[8];
       int64_t most[8], sum[8];
       for (int q = 0; q < 8; q++) {
         most[q] = ec[i * n + first + q];
@@ -204,7 +204,8 @@ static void multiply(const double *a, const double *b, double *c, int m, int n, 
         for (int q = 0; q < 8; q++) {
           int64_t e = ea[i * k + l] + eb[l * n + first + q];
           most[q] = e > most[q] ? e : most[q];
-          plain[q] += a[i * k + l] * b[l * n + first + q];
+          products[l][q] = a[i * k + l] * b[l * n + first + q];
+          plain[q] += products[l][q];
         }
       int finite = 1;
       for (int q = 0; q < 8; q++) {
@@ -215,15 +216,15 @@ static void multiply(const double *a, const double *b, double *c, int m, int n, 
         unit[q] = power(top - KEPT_BITS);
         sum[q] = (int64_t)(out[q] * scale[q]);
       }
-      if (__builtin_expect(!finite, 0)) { /* a NaN keeps its payload, which tells where it is from */
-        for (int q = 0; q < 8; q++) sum[q] = plain[q] - plain[q] == 0 ? sum[q] : 0;
+      if (__builtin_expect(!finite, 0)) { /* these are not summed: a NaN keeps its payload, which tells where it is from */
+        for (int q = 0; q < 8; q++) {
+          if (plain[q] - plain[q] == 0) continue;
+          sum[q] = 0;
+          for (int l = 0; l < k; l++) products[l][q] = 0;
+        }
       }
       for (int l = 0; l < k; l++)
-        for (int q = 0; q < 8; q++) {
-          double product = a[i * k + l] * b[l * n + first + q] * scale[q];
-          product = product - product == 0 ? product : 0;
-          sum[q] += (int64_t)product;
-        }
+        for (int q = 0; q < 8; q++) sum[q] += (int64_t)(products[l][q] * scale[q]);
       for (int q = 0; q < 8; q++) {
         double total = (double)sum[q] * unit[q];
         out[q] = plain[q] - plain[q] != 0 ? plain[q] : c_float ? cut_to_float(total) : total;
