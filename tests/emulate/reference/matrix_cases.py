@@ -222,7 +222,102 @@ def loads() -> None:
             emit(Draft(f"ldmatrix.x{n}{trans}", SOURCE, body, inputs, outputs, registers=registers))
 
 
+WARP_MATRICES = [
+    ("m16n16k16", "f32", "f16", "row", "col"), ("m16n16k16", "f16", "f16", "col", "row"),
+    ("m8n32k16", "f32", "f16", "row", "row"), ("m32n8k16", "f32", "f16", "col", "col"),
+    ("m16n16k16", "f32", "bf16", "row", "col"), ("m16n16k16", "s32", "s8", "row", "col"),
+    ("m16n16k16", "s32", "u8", "row", "row"), ("m16n16k8", "f32", "tf32", "row", "col"),
+    ("m8n8k4", "f64", "f64", "row", "col"),
+]  # fmt: skip
+
+
+def laid_out(matrix: Matrix, rows: int, columns: int, layout: str, type_: str) -> list[list[int]]:
+    """The matrix in memory as words, dealt to the threads in order: one column a word of each thread."""
+    order = [(r, c) for r in range(rows) for c in range(columns)]
+    order = order if layout == "row" else [(r, c) for c in range(columns) for r in range(rows)]
+    size = BITS[type_] // 8
+    memory = b"".join(matrix[place].to_bytes(size, "little") for place in order)
+    words = [int.from_bytes(memory[at : at + 4], "little") for at in range(0, len(memory), 4)]
+    each = len(words) // LANES
+    return [words[i::each] for i in range(each)]
+
+
+def warp_matrices() -> None:
+    """wmma through shared memory: its fragments are opaque, what comes out is not."""
+    for shape, d_type, a_type, a_layout, b_layout in WARP_MATRICES:
+        m, n, k = (int(x) for x in shape[1:].replace("n", " ").replace("k", " ").split())
+        name = f"wmma.{shape}.{a_layout}.{b_layout}.{d_type}.{a_type}"
+        whole_numbers = d_type == "s32"
+        a, b, c = _matrices(seeded(name), (m, n, k), a_type, a_type, d_type, 6)
+        d = {}
+        for i in range(m):
+            for j in range(n):
+                if whole_numbers:
+                    pairs = [(whole(a[i, x], a_type), whole(b[x, j], a_type)) for x in range(k)]
+                    d[i, j] = sum(x * y for x, y in pairs) + whole(c[i, j], "s32") & 0xFFFFFFFF
+                    continue
+                xs, ys = [real(a[i, x], a_type) for x in range(k)], [real(b[x, j], a_type) for x in range(k)]
+                z = real(c[i, j], d_type)
+                d[i, j] = double(xs, ys, z) if d_type == "f64" else hopper(xs, ys, z, a_type, d_type)
+        words = {
+            "a": laid_out(a, m, k, a_layout, a_type), "b": laid_out(b, k, n, b_layout, a_type),
+            "c": laid_out(c, m, n, "row", d_type),
+        }  # fmt: skip
+        result = laid_out(d, m, n, "row", d_type)
+        _emit_warp_matrix(name, (shape, d_type, a_type, a_layout, b_layout), (m, n, k), words, result)
+
+
+def _emit_warp_matrix(
+    name: str,
+    form: tuple[str, str, str, str, str],
+    sizes: tuple[int, int, int],
+    words: dict[str, list[list[int]]],
+    result: list[list[int]],
+) -> None:
+    shape, d_type, a_type, a_layout, b_layout = form
+    m, n, k = sizes
+    starts = {"a": 0, "b": 2048, "c": 4096, "d": 4096}
+    body = ["mov.u32 room, store;"]
+    for role in "abc":
+        body.append(f"mad.lo.u32 place, %thread, {4 * len(words[role])}, room;")
+        body += [f"st.shared.b32 [place+{starts[role] + 4 * i}], {role}{i};" for i in range(len(words[role]))]
+    body.append("bar.sync 0;")
+    wide = "b64" if d_type == "f64" else "b32"
+    halves = a_type == "f16"
+    counts = {"a": 8 if halves else count(m, k, a_type), "b": 8 if halves else count(k, n, a_type)}
+    counts["c"] = counts["d"] = count(m, n, d_type)
+    registers = [".shared .align 16 .b8 store[8192];", ".reg .b32 place, room;"]
+    registers += [f".reg .{wide} {role}f<{number}>;" for role, number in counts.items()]
+
+    def vector(role: str) -> str:
+        return "{" + ", ".join(f"{role}f{i}" for i in range(counts[role])) + "}"
+
+    for role, layout, type_ in (("a", a_layout, a_type), ("b", b_layout, a_type), ("c", "row", d_type)):
+        body.append(
+            f"wmma.load.{role}.sync.aligned.{layout}.{shape}.shared.{type_} {vector(role)}, [room+{starts[role]}];"
+        )
+    types = f"{d_type}.{d_type}" if halves else f"{d_type}.{a_type}.{a_type}.{d_type}"
+    mode = ".rn" if d_type == "f64" else ""
+    body.append(
+        f"wmma.mma.sync.aligned.{a_layout}.{b_layout}.{shape}{mode}.{types} "
+        f"{vector('d')}, {vector('a')}, {vector('b')}, {vector('c')};"
+    )
+    body.append("bar.sync 0;")
+    body.append(f"wmma.store.d.sync.aligned.row.{shape}.shared.{d_type} [room+{starts['d']}], {vector('d')};")
+    body.append("bar.sync 0;")
+    body.append(f"mad.lo.u32 place, %thread, {4 * len(result)}, room;")
+    body += [f"ld.shared.b32 d{i}, [place+{starts['d'] + 4 * i}];" for i in range(len(result))]
+    inputs: dict[str, tuple[str, list[int]]] = {
+        f"{role}{i}": ("b32", column) for role in "abc" for i, column in enumerate(words[role])
+    }
+    outputs: dict[str, tuple[str, list[int | str]]] = {
+        f"d{i}": ("b32", list(column)) for i, column in enumerate(result)
+    }
+    emit(Draft(name, SOURCE, "\n".join(body), inputs, outputs, registers="\n".join(registers)))
+
+
 def all_cases() -> None:
     reals()
     integers()
     loads()
+    warp_matrices()
