@@ -5,7 +5,20 @@ from __future__ import annotations
 from kernelwright.emulate.ptx.ir import Instruction
 from kernelwright.emulate.ptx.types import TYPE_BYTES
 
-from . import approximate, asynchronous, atomics, compare, convert, floating, integer, matrix, transfer, video, warp
+from . import (
+    approximate,
+    asynchronous,
+    atomics,
+    compare,
+    convert,
+    floating,
+    fragments,
+    integer,
+    matrix,
+    transfer,
+    video,
+    warp,
+)
 from .errors import UnknownInstruction
 from .lanes import Handler
 from .values import is_float
@@ -21,6 +34,7 @@ _ALONE: dict[str, Handler] = {
     **asynchronous.HANDLERS,
     **video.HANDLERS,
     **matrix.HANDLERS,
+    **fragments.HANDLERS,
     **warp.HANDLERS,
     "bar": warp.wait,
 }

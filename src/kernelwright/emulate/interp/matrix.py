@@ -22,7 +22,8 @@ from .lanes import Handler, Lanes
 from .transfer import check, space_of
 from .warp import WARP
 
-_WIDTH = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "f64": 64, "s32": 32, "s8": 8, "u8": 8}
+WIDTH = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "f64": 64, "s32": 32, "s8": 8, "u8": 8}
+"""Bits of an element."""
 _KEPT_BITS = 25
 _SMALLEST = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126}
 Matrix = dict[tuple[int, int], int]
@@ -34,32 +35,33 @@ def multiply(lanes: Lanes, instruction: Instruction) -> None:
         raise UnknownInstruction(instruction)
     shape = next((found for mod in instruction.mods if (found := re.fullmatch(r"m(\d+)n(\d+)k(\d+)", mod))), None)
     types = instruction.mods[-4:]
-    if shape is None or any(type_ not in _WIDTH for type_ in types) or lanes.count % WARP:
+    if shape is None or any(type_ not in WIDTH for type_ in types) or lanes.count % WARP:
         raise UnknownInstruction(instruction)
     m, n, k = (int(number) for number in shape.groups())
     d_type, a_type, b_type, c_type = types
     operands = instruction.operands
     columns = [
-        np.stack([lanes.value(item, f"b{max(32, _WIDTH[type_])}") for item in _items(operand)])
+        np.stack([lanes.value(item, f"b{max(32, WIDTH[type_])}") for item in items_of(operand)])
         for operand, type_ in zip(operands[1:4], types[1:], strict=True)
     ]
-    made = np.zeros((len(_items(operands[0])), lanes.count), columns[2].dtype)
+    made = np.zeros((len(items_of(operands[0])), lanes.count), columns[2].dtype)
     for start in range(0, lanes.count, WARP):
         warp = slice(start, start + WARP)
         a = _gathered(columns[0][:, warp], "a", m, a_type)
         b = _gathered(columns[1][:, warp], "b", k, b_type)
         c = _gathered(columns[2][:, warp], "c", m, c_type)
         d = {
-            (i, j): _dot([a[i, x] for x in range(k)], [b[x, j] for x in range(k)], c[i, j], types, instruction)
+            (i, j): dot([a[i, x] for x in range(k)], [b[x, j] for x in range(k)], c[i, j], types, instruction)
             for i in range(m)
             for j in range(n)
         }
         made[:, warp] = _scattered(d, made.shape[0], m, d_type, made.dtype)
-    for item, row in zip(_items(operands[0]), made, strict=True):
+    for item, row in zip(items_of(operands[0]), made, strict=True):
         lanes.store(item, row, f"b{8 * made.dtype.itemsize}")
 
 
-def _items(operand: Operand) -> tuple[Operand, ...]:
+def items_of(operand: Operand) -> tuple[Operand, ...]:
+    """The registers of a fragment."""
     return operand.items if isinstance(operand, Vec) else (operand,)
 
 
@@ -79,7 +81,7 @@ def _place(role: str, rows: int, width: int, lane: int, register: int, element: 
 
 
 def _gathered(registers: Bits, role: str, rows: int, type_: str) -> Matrix:
-    width = _WIDTH[type_]
+    width = WIDTH[type_]
     found: Matrix = {}
     for register, row in enumerate(registers.tolist()):
         for lane, word in enumerate(row):
@@ -90,7 +92,7 @@ def _gathered(registers: Bits, role: str, rows: int, type_: str) -> Matrix:
 
 
 def _scattered(matrix: Matrix, registers: int, rows: int, type_: str, dtype: np.dtype[np.generic]) -> Bits:
-    width = _WIDTH[type_]
+    width = WIDTH[type_]
     made = [[0] * WARP for _ in range(registers)]
     for register, row in enumerate(made):
         for lane in range(WARP):
@@ -113,7 +115,8 @@ def _value(bits: int, type_: str) -> float:
     return -size if number.sign[0] else size
 
 
-def _dot(a: list[int], b: list[int], c: int, types: tuple[str, ...], instruction: Instruction) -> int:
+def dot(a: list[int], b: list[int], c: int, types: tuple[str, ...], instruction: Instruction) -> int:
+    """c plus the product of a row and a column, as bits; ``types``: of d, a, b and c."""
     d_type, a_type, b_type, c_type = types
     if d_type == "s32":
         total = sum(_integer(x, a_type) * _integer(y, b_type) for x, y in zip(a, b, strict=True)) + _integer(c, "s32")
@@ -133,11 +136,11 @@ def _dot(a: list[int], b: list[int], c: int, types: tuple[str, ...], instruction
 
 
 def _sign(type_: str) -> int:
-    return 1 << _WIDTH[type_] - 1
+    return 1 << WIDTH[type_] - 1
 
 
 def _integer(bits: int, type_: str) -> int:
-    width = _WIDTH[type_]
+    width = WIDTH[type_]
     return bits - (1 << width) if type_[0] == "s" and bits >> width - 1 else bits
 
 
@@ -186,7 +189,7 @@ def load(lanes: Lanes, instruction: Instruction) -> None:
     if not count or "m8n8" not in instruction.mods or instruction.mods[-1] != "b16" or lanes.count % WARP:
         raise UnknownInstruction(instruction)
     addresses = lanes.addresses(lanes.operand(1), space_of(instruction))
-    memory, items = lanes.machine.memory, _items(instruction.operands[0])
+    memory, items = lanes.machine.memory, items_of(instruction.operands[0])
     made = np.zeros((count, lanes.count), np.uint32)
     for start in range(0, lanes.count, WARP):
         used = addresses[start : start + 8 * count]
@@ -200,131 +203,4 @@ def load(lanes: Lanes, instruction: Instruction) -> None:
         lanes.store(item, row, "b32")
 
 
-# ---- wmma: fragments whose layout PTX leaves open: element i of lane l is number l * each + i in row order
-
-
-def warp_matrix(lanes: Lanes, instruction: Instruction) -> None:
-    """wmma.load, wmma.mma and wmma.store, for each warp whose lanes are all here."""
-    if lanes.count % WARP:
-        raise UnknownInstruction(instruction)
-    kind = instruction.mods[0]
-    if kind == "load":
-        _load_fragment(lanes, instruction)
-    elif kind == "store":
-        _store_fragment(lanes, instruction)
-    else:
-        _multiply_fragments(lanes, instruction)
-
-
-def _sizes(instruction: Instruction) -> dict[str, tuple[int, int]]:
-    shape = next((found for mod in instruction.mods if (found := re.fullmatch(r"m(\d+)n(\d+)k(\d+)", mod))), None)
-    if shape is None:
-        raise UnknownInstruction(instruction)
-    m, n, k = (int(number) for number in shape.groups())
-    return {"a": (m, k), "b": (k, n), "c": (m, n), "d": (m, n)}
-
-
-def _numbers(rows: int, columns: int, lane: int) -> list[tuple[int, int]]:
-    each = rows * columns // WARP
-    return [divmod(number, columns) for number in range(lane * each, lane * each + each)]
-
-
-def _cells(lanes: Lanes, instruction: Instruction, role: str, position: int) -> list[list[int]]:
-    """For each lane the addresses of its elements."""
-    rows, columns = _sizes(instruction)[role]
-    by_columns = "col" in instruction.mods
-    operands = instruction.operands
-    bases = lanes.addresses(operands[position], space_of(instruction)).tolist()
-    default = rows if by_columns else columns
-    given = operands[2] if len(operands) > 2 else None
-    strides = [default] * lanes.count if given is None else lanes.value(given, "u32").tolist()
-    size = _WIDTH[instruction.mods[-1]] // 8
-    made = []
-    for index, (base, stride) in enumerate(zip(bases, strides, strict=True)):
-        places = _numbers(rows, columns, index % WARP)
-        made.append([base + ((c * stride + r) if by_columns else (r * stride + c)) * size for r, c in places])
-    return made
-
-
-def _load_fragment(lanes: Lanes, instruction: Instruction) -> None:
-    width, memory = _WIDTH[instruction.mods[-1]], lanes.machine.memory
-    cells = _cells(lanes, instruction, instruction.mods[1], 1)
-    items = _items(instruction.operands[0])
-    per, size = max(32 // width, 1), width // 8
-    made = np.zeros((len(items), lanes.count), np.uint64 if width == 64 else np.uint32)
-    for lane, addresses in enumerate(cells):
-        check(lanes.subset(np.arange(lanes.count) == lane), np.array(addresses, np.uint64), size)
-        values = [int.from_bytes(memory.read(address, size), "little") for address in addresses]
-        for register in range(len(items)):
-            # f16 fragments of A and B have room for everything twice.
-            parts = [values[(register * per + e) % len(values)] << e * width for e in range(per)]
-            made[register, lane] = sum(parts)
-    for item, row in zip(items, made, strict=True):
-        lanes.store(item, row, f"b{8 * made.dtype.itemsize}")
-
-
-def _elements(lanes: Lanes, operand: Operand, type_: str, count: int) -> list[list[int]]:
-    """For each lane its elements."""
-    width = _WIDTH[type_]
-    per = max(32 // width, 1)
-    columns = [lanes.value(item, f"b{max(32, width)}").tolist() for item in _items(operand)]
-    return [
-        [columns[e // per][lane] >> e % per * width & (1 << width) - 1 for e in range(count)]
-        for lane in range(lanes.count)
-    ]
-
-
-def _store_fragment(lanes: Lanes, instruction: Instruction) -> None:
-    type_, memory = instruction.mods[-1], lanes.machine.memory
-    cells = _cells(lanes, instruction, "d", 0)
-    size = _WIDTH[type_] // 8
-    for lane, values in enumerate(_elements(lanes, instruction.operands[1], type_, len(cells[0]))):
-        check(lanes.subset(np.arange(lanes.count) == lane), np.array(cells[lane], np.uint64), size)
-        for address, value in zip(cells[lane], values, strict=True):
-            memory.write(address, value.to_bytes(size, "little"))
-
-
-def _multiply_fragments(lanes: Lanes, instruction: Instruction) -> None:
-    types = [mod for mod in instruction.mods if mod in _WIDTH]
-    if len(types) == 2:  # f16 operands are not named
-        types = [types[0], "f16", "f16", types[1]]
-    if len(types) != 4:
-        raise UnknownInstruction(instruction)
-    sizes, operands = _sizes(instruction), instruction.operands
-    named = dict(zip("abc", types[1:], strict=True))
-    items, width = _items(operands[0]), _WIDTH[types[0]]
-    made = np.zeros((len(items), lanes.count), np.uint64 if width == 64 else np.uint32)
-    held = {
-        role: _elements(lanes, operands[1 + at], named[role], sizes[role][0] * sizes[role][1] // WARP)
-        for at, role in enumerate("abc")
-    }
-    for start in range(0, lanes.count, WARP):
-        matrix = {
-            role: {
-                place: value
-                for lane in range(WARP)
-                for place, value in zip(_numbers(*sizes[role], lane), held[role][start + lane], strict=True)
-            }
-            for role in "abc"
-        }
-        (m, n), k = sizes["d"], sizes["a"][1]
-        d = {
-            (i, j): _dot(
-                [matrix["a"][i, x] for x in range(k)],
-                [matrix["b"][x, j] for x in range(k)],
-                matrix["c"][i, j],
-                tuple(types),
-                instruction,
-            )
-            for i in range(m)
-            for j in range(n)
-        }
-        per = max(32 // width, 1)
-        for lane in range(WARP):
-            for e, place in enumerate(_numbers(m, n, lane)):
-                made[e // per, start + lane] |= made.dtype.type(d[place] << e % per * width)
-    for item, row in zip(items, made, strict=True):
-        lanes.store(item, row, f"b{8 * made.dtype.itemsize}")
-
-
-HANDLERS: dict[str, Handler] = {"mma": multiply, "ldmatrix": load, "wmma": warp_matrix}
+HANDLERS: dict[str, Handler] = {"mma": multiply, "ldmatrix": load}
