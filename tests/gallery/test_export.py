@@ -98,3 +98,9 @@ def test_a_baked_table_stands_in_the_file() -> None:
 def test_explain_refuses_a_shape_that_is_not_the_kernels() -> None:
     with pytest.raises(Exception, match="linear takes the shape M N K in float32, got 3 4 in float16"):
         gallery.explain("linear", 3, 4, dtype="float16")
+
+
+def test_every_function_reaches_its_kernel() -> None:
+    functions = gallery._torch_side()
+    assert functions.__name__ == "kernelwright.gallery._operators"
+    assert all(callable(getattr(functions, name)) for name in gallery.names())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -125,16 +126,14 @@ def explanations(
 
 
 @functools.cache
-def _operators() -> Any:
-    """The module with the operators: imports PyTorch, so not before it is needed."""
-    from kernelwright.gallery import _operators as operators
-
-    return operators
+def _torch_side() -> Any:
+    """The module with the operators: it imports PyTorch, so not before it is needed."""
+    return importlib.import_module("kernelwright.gallery._operators")
 
 
 def matvec(A: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """A [M, K] @ x ([K] or [K, 1]) for float32, float16, bfloat16; see kernels/matvec.py."""
-    y: torch.Tensor = _operators().matvec(A, x)
+    y: torch.Tensor = _torch_side().matvec(A, x)
     return y
 
 
@@ -147,7 +146,7 @@ def softmax(
     activation: str | None = None,
 ) -> torch.Tensor:
     """softmax(activation(z + bias) * scale + mask) over the last dimension; see kernels/softmax.py."""
-    y: torch.Tensor = _operators().softmax(z, bias, mask, scale, activation)
+    y: torch.Tensor = _torch_side().softmax(z, bias, mask, scale, activation)
     return y
 
 
@@ -166,13 +165,13 @@ def linear(
     residual: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """activation(x @ weight.T + bias) * scale + residual in float32 on the tensor cores; see kernels/linear.py."""
-    y: torch.Tensor = _operators().linear(x, weight, bias, activation, scale, residual)
+    y: torch.Tensor = _torch_side().linear(x, weight, bias, activation, scale, residual)
     return y
 
 
 def linear_gelu_softmax(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """softmax(gelu(x @ weight.T + bias)) over the last dimension, float32; see kernels/linear_gelu_softmax.py."""
-    y: torch.Tensor = _operators().linear_gelu_softmax(x, weight, bias)
+    y: torch.Tensor = _torch_side().linear_gelu_softmax(x, weight, bias)
     return y
 
 
