@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kernelwright.counters import metrics as m
 from kernelwright.counters import reading
 from kernelwright.counters.records import KernelCounters, LineCounters
+from kernelwright.counters.sums import together
 from kernelwright.records import from_json, to_json
 from kernelwright.sourceline import SourceLine
 
@@ -66,3 +69,36 @@ def test_counters_go_to_json_and_back() -> None:
 
 def test_every_metric_has_a_unit_and_a_meaning() -> None:
     assert all(metric.unit and metric.meaning and metric.emulated for metric in m.METRICS.values())
+
+
+def test_copies_and_matrices_are_told_apart_from_the_loads_that_hold_them() -> None:
+    metrics = {
+        **loads(30, 480, 480),
+        m.requests("global", "ldgsts"): 10.0,
+        m.sectors("global", "ldgsts"): 160.0,
+        m.ideal_sectors("ldgsts"): 160.0,
+        m.shared_requests("ld"): 5.0,
+        m.wavefronts("ld"): 13.0,
+        m.ideal_wavefronts("ld"): 9.0,
+        m.shared_requests("ldsm"): 1.0,
+        m.wavefronts("ldsm"): 8.0,
+        m.ideal_wavefronts("ldsm"): 4.0,
+    }
+    found = {(one.space, one.op): (one.requests, one.units, one.ideal) for one in reading.traffic(metrics)}
+    assert found == {
+        ("global", "ld"): (20, 320, 320),
+        ("global", "ldgsts"): (10, 160, 160),
+        ("shared", "ld"): (5, 5, 5),
+        ("shared", "ldsm"): (1, 8, 4),
+    }
+
+
+def test_launches_of_one_shape_are_added_line_by_line_and_others_are_refused() -> None:
+    one = KernelCounters("k", (1, 1, 1), (32, 1, 1), metrics=loads(1, 4, 4), lines=(line(5, loads(1, 4, 4)),))
+    other = replace(one, metrics=loads(2, 8, 8), lines=(line(3, loads(2, 8, 8)),), instructions={"ld": 2.0})
+    found = together(one, other)
+    assert (found.launches, found.metrics[m.sectors("global", "ld")]) == (2, 12)
+    assert [place.frames[-1].line for place in found.lines] == [3, 5]
+    assert together(found, one).lines[1].metrics[m.requests("global", "ld")] == 2
+    with pytest.raises(ValueError, match="one kernel with one shape"):
+        together(one, replace(one, grid=(2, 1, 1)))
