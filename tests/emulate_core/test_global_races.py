@@ -162,6 +162,26 @@ extern "C" __global__ void pointers(two* p, int shift) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     p->to[i] = p->from[i + shift];                                                  // pointers
 }
+extern "C" __global__ void compare_and_swap(float* x, float* y, int plainly) {
+    unsigned* word = (unsigned*)y;
+    float v = x[blockIdx.x * blockDim.x + threadIdx.x] + threadIdx.x + blockIdx.x;
+    unsigned old = *word;                                                           // compare_and_swap: read
+    if (plainly) { if (v > __uint_as_float(old)) *y = v; }                          // compare_and_swap: write
+    else while (v > __uint_as_float(old)) {
+        unsigned before = atomicCAS(word, old, __float_as_uint(v));
+        if (before == old) break;
+        old = before;
+    }
+}
+extern "C" __global__ void largest(int* best) {
+    __shared__ int mine;
+    if (threadIdx.x == 0) mine = 0;
+    __syncthreads();
+    int v = threadIdx.x * 37 % 64 + blockIdx.x;
+    if (v > mine) atomicMax(&mine, v);
+    __syncthreads();
+    if (threadIdx.x == 0 && mine > *best) atomicMax(best, mine);
+}
 extern "C" __global__ void handed_over(float* x, int publishes) {
     int t = threadIdx.x;
     if (blockIdx.x == 1) {
@@ -223,6 +243,10 @@ RACY = {
         {("home_made: write", "home_made: read"), ("home_made: read", "home_made: write")},
     ),
     "counts without atomics": ("counts", 4, 32, (0,), 1, {("counts", "counts")}),
+    "a maximum without an atomic": (
+        "compare_and_swap", 4, 64, (1,), 2, {("compare_and_swap: write", "compare_and_swap: write"),
+                                            ("compare_and_swap: write", "compare_and_swap: read")},
+    ),
     "one byte of two threads": ("bytes", 4, 64, (1,), 1, None),
     "a flag without a fence before it": (
         "handed_over", 2, 64, (0,), 1, {("handed_over: write", "handed_over: read")},
@@ -238,10 +262,13 @@ RIGHT = {
     "release and acquire": ("standard", 2, 32, (0,), 2),
     "home-made grid barrier": ("home_made", 4, 64, (8, 1), 2),
     "counts with atomics": ("counts", 4, 32, (1,), 1),
+    "compare and swap after a first look": ("compare_and_swap", 4, 64, (0,), 2),
+    "a test before an atomic maximum": ("largest", 4, 64, (), 1),
     "neighbouring bytes of other blocks": ("bytes", 4, 64, (0,), 1),
 }
 
-DTYPES = {"one_word": np.int32, "locked": np.int32, "standard": np.int32, "counts": np.int32, "bytes": np.int8}
+DTYPES = {"one_word": np.int32, "locked": np.int32, "standard": np.int32, "counts": np.int32, "bytes": np.int8,
+          "largest": np.int32}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RACY)

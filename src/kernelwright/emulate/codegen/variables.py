@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kernelwright.emulate.analysis import Analysis, analyse
 from kernelwright.emulate.flatten import function_address
+from kernelwright.emulate.hints import hints
 from kernelwright.emulate.provenance import Root, of_address, roots
 from kernelwright.emulate.ptx.ir import Function, Imm, Mem, Module, Reg, Sym, Variable
 
@@ -34,6 +35,7 @@ class Variables(Lanes):
         self.scalars = scalar_registers(self.analysis)
         self._spaces = {variable.name: variable.space for variable in module.variables.values()}
         self._roots: dict[str, Root] = roots(self.analysis, self._spaces)
+        self._hints = hints(self.analysis)
         self._params = {param.name: param.offset for param in function.params}
         self._shared, self.static_shared = _lay_out(_shared_variables(module, function))
         self._locals, self.local_bytes = _lay_out([v for v in function.locals if v.space == "local"])
@@ -145,7 +147,7 @@ class Variables(Lanes):
             self.granule = min(self.granule, step or size)
         mods = self.instruction.mods
         strong = int(not _WEAKLY_STRONG.isdisjoint(mods))
-        if access == ATOMIC or not _STRONG.isdisjoint(mods):
+        if access == ATOMIC or not _STRONG.isdisjoint(mods) or self.index in self._hints:
             strong = 2
         granule = min(step or size, 4)
         made = Site(

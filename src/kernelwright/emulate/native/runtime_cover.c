@@ -3,7 +3,7 @@
  * The rule: what a launch may write is read off its code. A store whose address is derived from a kernel parameter or a
  * module's variable stays in that allocation (kw_admit sees to it), any other may go anywhere. Shadows are virtual memory,
  * shared mappings so that they do not count as a candidate's own data, and go back to a pool after the launch; what needs
- * more than KW_SHADOW_BYTES in all goes unwatched.
+ * more than an eighth of the machine's memory in all goes unwatched.
  */
 #define _GNU_SOURCE
 #include "runtime_global.h"
@@ -12,7 +12,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define KW_SHADOW_BYTES (6ull << 30)
+#define KW_SHADOW_BYTES (8ull << 30)
+/* A region of more is given back after the launch: filled again it costs less than it would take from others. */
+#define KW_KEPT_BYTES (256ull << 20)
 /* Events of one launch: beyond them it goes on unwatched. A record has 12 bytes, touched one after the other. */
 #define KW_LAUNCH_EVENTS (1u << 27)
 #define KW_CHUNK 256u
@@ -22,7 +24,7 @@
 static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 static kw_watch watch = {.issued = 1};
 static kw_region regions[KW_REGIONS];
-static uint64_t reserved;
+static uint64_t reserved, room;
 static pid_t owner;
 
 static void *map_shared(uint64_t bytes) {
@@ -40,6 +42,8 @@ static void forget_all(void) {
   watch.records = NULL;
   watch.issued = 1;
   reserved = 0;
+  room = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
+  if (room > KW_SHADOW_BYTES) room = KW_SHADOW_BYTES;
   owner = getpid();
 }
 
@@ -50,14 +54,14 @@ static void *take_region(uint64_t bytes) {
     else if (!g->taken && g->bytes >= bytes && (!best || g->bytes < best->bytes)) best = g;
   }
   if (!best) {
-    for (kw_region *g = regions; g < regions + KW_REGIONS && (reserved + bytes > KW_SHADOW_BYTES || !empty); g++)
+    for (kw_region *g = regions; g < regions + KW_REGIONS && (reserved + bytes > room || !empty); g++)
       if (g->memory && !g->taken) {
         munmap(g->memory, g->bytes);
         reserved -= g->bytes;
         *g = (kw_region){0};
         empty = g;
       }
-    if (!empty || reserved + bytes > KW_SHADOW_BYTES || !(empty->memory = map_shared(bytes))) return NULL;
+    if (!empty || reserved + bytes > room || !(empty->memory = map_shared(bytes))) return NULL;
     empty->bytes = bytes;
     reserved += bytes;
     best = empty;
@@ -202,12 +206,22 @@ void kw_watch_end(kw_watch *v) {
   if (!v) return;
   if (!v->parallel) v->issued = v->numbers.next;
   if (v->issued > v->end) v->issued = v->end;
+  if ((v->issued - v->first) * sizeof(kw_record) > KW_KEPT_BYTES) {
+    munmap(v->records, (uint64_t)KW_LAUNCH_EVENTS * sizeof(kw_record));
+    v->records = NULL;
+  }
   for (uint32_t i = 0; i < v->n_covers; i++) free(v->covers[i]);
   free(v->covers);
   free(v->targets);
   v->covers = NULL;
   v->n_covers = v->c_covers = 0;
-  for (int i = 0; i < KW_REGIONS; i++) regions[i].taken = 0;
+  for (kw_region *g = regions; g < regions + KW_REGIONS; g++) {
+    g->taken = 0;
+    if (g->bytes <= KW_KEPT_BYTES) continue;
+    munmap(g->memory, g->bytes);
+    reserved -= g->bytes;
+    *g = (kw_region){0};
+  }
   if (v->pasts) {
     for (uint64_t i = 0; i < v->blocks; i++) free(v->pasts[i].list);
     munmap(v->pasts, v->blocks * sizeof *v->pasts);

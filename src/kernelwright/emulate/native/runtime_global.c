@@ -99,7 +99,7 @@ static now now_of(const kw_warp *w) {
 static void acquire(kw_warp *w, uint64_t entry) {
   kw_shadow *s = w->shadow;
   const kw_record *other = record_of(w, entry);
-  if (!site_of(w, other->site)->strong) return;
+  if (!site_of(w, other->site)->strong || w->block->run->watch->parallel) return;
   s->acquired[w->index] = s->numbers->next;
   if (other->block == (uint32_t)w->block->index && s->fenced)
     for (uint32_t v = 0; v < s->warps; v++)
