@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernelwright.build import BuildContext, gpu, toolchain
+from kernelwright.build import BuildContext, gpu, nvcc, ptxas, toolchain
 from kernelwright.build.extension import Extension
 from kernelwright.build.gpu import GpuBuilder
 from kernelwright.build.lines import LineMap
@@ -60,6 +60,24 @@ def test_a_torch_without_cuda_is_left_to_say_so_itself(chain: toolchain.Toolchai
     asked: list[Any] = []
     builder([], asked).load("mine", ["somewhere.cu"])
     assert len(asked) == 1
+
+
+@pytest.mark.emu
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a"])
+def test_each_target_is_one_pass_with_the_same_names(chain: toolchain.Toolchain, tmp_path: Path, arch: str) -> None:
+    source = tmp_path / "cuda.cu"
+    source.write_text("__global__ void twice(float* x) { x[threadIdx.x] *= 2.f; }\n")
+    steps = nvcc.plan(chain, source, [], arch=arch, salt="")
+    assert f"compute_{arch.removeprefix('sm_')} " in steps.compile
+    steps.run(steps.host_preprocess, steps.lower, steps.device_preprocess, steps.compile)
+    assert [path.name for path in (steps.lowered, steps.stub, steps.ptx)] == [
+        "cuda.cudafe1.cpp",
+        "cuda.cudafe1.stub.c",
+        "cuda.ptx",
+    ]
+    (fact,) = ptxas.facts(steps, arch)
+    assert fact.name == "_Z5twicePf"
+    assert (tmp_path / ptxas.CUBIN).read_bytes()[:4] == b"\x7fELF"
 
 
 @pytest.mark.emu

@@ -88,7 +88,7 @@ def plan(toolchain: Toolchain, source: Path, flags: Sequence[str], *, arch: str,
     """
     folder = source.parent
     command = [
-        *(str(toolchain.nvcc), "-c", f"-arch={arch}", "-lineinfo", *flags),
+        *(str(toolchain.nvcc), "-c", target_flag(arch), "-lineinfo", *flags),
         *(source.name, "-o", "unit.o", "--keep", "--keep-dir", ".", "--dryrun"),
     ]
     output = run_command(command, folder=folder, environment=clean_environment())
@@ -126,6 +126,16 @@ def plan(toolchain: Toolchain, source: Path, flags: Sequence[str], *, arch: str,
         fatbin=folder / _file(names["compile"], "--include_file_name"),
         **names,
     )
+
+
+def target_flag(arch: str) -> str:
+    """nvcc's flag for one pass for ``sm_90`` or ``sm_90a``.
+
+    ``-arch=sm_90a`` would run a second pass for compute_90, with names and steps of its own (13.0).
+    """
+    if arch[-1].isdigit():
+        return f"-arch={arch}"
+    return f"-gencode=arch=compute_{arch.removeprefix('sm_')},code={arch}"
 
 
 def _file(command: str, option: str) -> str:
