@@ -15,15 +15,26 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.gallery import _tables
+from kernelwright.gallery.kernels import linear, matvec, softmax
 
 H100_HOW = "taken over from the H200: the same architecture and as many multiprocessors, at 0.7 of its memory bandwidth"
 A100_HOW = "the fastest on an H200 of the plans that need nothing of Hopper's, PyTorch's own left out"
-HOPPER_WORDS = ("cluster", "ring", "curtain", "stream", "hopper")
+A100_SMS = 108
 
 
-def portable(recipe: str) -> bool:
-    """Whether a plan runs without Hopper. The rule's own plan is another on another device."""
-    return not any(word in recipe for word in HOPPER_WORDS) and recipe not in ("torch", "rule")
+def portable(kernel: str, at: list[Any]) -> set[str]:
+    """The recipes that an A100 has at a shape, but for PyTorch's and the rule's (whose plan is another there)."""
+    if kernel == "matvec":
+        itemsize, transposed, M, K = at
+        aligned = (M if transposed else K) * itemsize % 16 == 0
+        found = set(matvec.recipes(M, K, itemsize, aligned, transposed, A100_SMS, False))
+    elif kernel == "softmax":
+        itemsize, gelu, M, N = at
+        aligned = softmax.ROWS if N * itemsize % 16 == 0 else softmax.WHOLE
+        found = set(softmax.recipes(M, N, itemsize, aligned, False, not gelu))
+    else:
+        found = set(linear.recipes(*at, A100_SMS, False))
+    return found - {"torch", "rule"}
 
 
 def table(device: str, *, measured: bool, how: str, source: dict[str, Any], kernels: dict[str, Any]) -> dict[str, Any]:
@@ -40,7 +51,8 @@ def rows_for(source: dict[str, Any], device: str) -> dict[str, list[dict[str, An
         for row in sorted(rows, key=lambda row: row["at"]):
             us, recipe = row["us"], row["recipe"]
             if device == "A100":
-                left = {name: time for name, time in us.items() if portable(name)}
+                here = portable(kernel, row["at"])
+                left = {name: time for name, time in us.items() if name in here}
                 if left:
                     made.append({"at": row["at"], "recipe": min(left, key=lambda name: left[name])})
             elif device == "H100":

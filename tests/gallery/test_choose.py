@@ -120,7 +120,7 @@ def test_a_linear_plan_gives_every_part_at_least_one_step() -> None:
 
 
 def test_what_was_measured_nearby_goes_before_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    rule = matvec.choose(4096, 4096, 4, True, True, 132, True, "NVIDIA H200")
+    rule = matvec._rule(4096, 4096, 4, True, True, 132, True)
     monkeypatch.setattr(matvec, "TUNED", {"H200": ((4, True, 4096, 4096, "strip 8 cluster 8"),)})
     matvec.choose.cache_clear()
     try:
@@ -150,6 +150,7 @@ def test_a_plan_reads_as_a_sentence() -> None:
     assert str(softmax._rule(8192, softmax.ROWS, True)) == (
         "block: 256 threads a block, 1 block a row, 16-byte loads and stores"
     )
-    assert str(linear._rule(9, 8192, 8192, 132, False)) == (
-        "split x, then portable: mma.sync, 128 x 128 tiles, K in 2 parts"
+    assert str(linear._rule(1024, 8192, 8192, 132, True)) == (
+        "split x, then hopper: wgmma, 128 x 128 tiles, K in 1 part"
     )
+    assert str(linear._rule(1, 512, 512, 132, True)) == "rows: plain float32, W read once as it is, K in 1 part"

@@ -1101,24 +1101,38 @@ def _power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _rule(M: int, N: int, K: int, sms: int, hopper: bool) -> Plan:
-    """The plan where nothing near was measured: the fewest steps of 64 columns on the busiest multiprocessor.
+STEP_US = {PORTABLE: 3.3, HOPPER_32: 0.5, HOPPER_64: 0.6, HOPPER_128: 1.1}
+"""Microseconds that a multiprocessor takes for 64 columns of a tile; read off an H200's times, but for the portable
+kernel's."""
+END_US = {PORTABLE: 6.0, HOPPER_32: 1.5, HOPPER_64: 2.5, HOPPER_128: 5.0}
+"""And for a tile's epilogue."""
+BYTES_A_US = 4.1e6
+"""Of device memory (H200)."""
+SECOND_US = 8.0
+"""What a second kernel costs beside its traffic."""
 
-    A second kernel that adds partial results costs about as much as four steps and their traffic. With few rows of x
-    the weight's bytes are all that counts. Figures: docs/gallery.md.
+
+def _rule(M: int, N: int, K: int, sms: int, hopper: bool) -> Plan:
+    """The plan where nothing near was measured: the least time by the figures above.
+
+    Few rows of x go without a split where the weight is small, or the tensor cores' kernel is the portable one.
     """
-    if M <= 8:
+    if (not hopper and M <= MOST_ROWS) or (M <= 4 and N * K <= 1 << 20):
         return Plan(ROWS, _row_splits(M, K))
-    variant = PORTABLE if not hopper else HOPPER_32 if M <= 32 else HOPPER_64 if M <= 64 else HOPPER_128
-    tiles = -(-M // WIDTHS[variant]) * -(-N // 128)
     steps = -(-K // BLOCK_K)
-    best = (float(-(-tiles // sms) * steps), 1)
-    for splits in range(2, min(steps // 4, 64) + 1):
-        traffic = 1.5e-6 * splits * M * N * 8 / 4  # in steps of about 1.1 us, at 4 TB/s
-        cost = -(-tiles * splits // sms) * -(-steps // splits) + 4 + traffic
-        if cost < best[0]:
-            best = (cost, splits)
-    return Plan(variant, best[1])
+    floor = N * K * 4 / BYTES_A_US
+    best: tuple[float, Plan] | None = None
+    for variant in (HOPPER_32, HOPPER_64, HOPPER_128) if hopper else (PORTABLE,):
+        tiles = -(-M // WIDTHS[variant]) * -(-N // 128)
+        for splits in range(1, max(1, min(steps // 4, 64)) + 1):
+            waves = -(-tiles * splits // sms)
+            busy = waves * (-(-steps // splits) * STEP_US[variant] + END_US[variant])
+            more = SECOND_US + splits * M * N * 8 / BYTES_A_US if splits > 1 else 0.0
+            cost = max(busy, floor) + more
+            if best is None or cost < best[0]:
+                best = (cost, Plan(variant, splits))
+    assert best is not None
+    return best[1]
 
 
 def hopper_flags() -> list[str]:

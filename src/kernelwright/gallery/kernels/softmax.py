@@ -682,7 +682,7 @@ class Plan:
         return f"{VARIANTS[self.variant]}: {shape}, {width} loads and stores"
 
 
-LONGEST_ROWS = ((1024, WARP, 256, 1), (2048, BLOCK, 64, 1), (4096, BLOCK, 128, 1), (8192, BLOCK, 256, 1))
+LONGEST_ROWS = ((1024, WARP, 256, 1), (2048, BLOCK, 128, 1), (4096, BLOCK, 256, 1), (8192, BLOCK, 256, 1))
 """The longest row, and the variant, threads and blocks that take it, on any device. Figures: docs/gallery.md."""
 LONGER_ROWS = ((16384, BLOCK, 512, 1), (32768, BLOCK, 1024, 1))
 """What follows without clusters; beyond it, online."""
