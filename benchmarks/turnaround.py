@@ -49,14 +49,18 @@ def checked(example: str, candidate: Path, *, shown: bool, device: str) -> tuple
     command += ["--min-samples", str(SAMPLES), "--json"]
     environment = {**os.environ, "KERNELWRIGHT_DEBUG": "2", "KERNELWRIGHT_HISTORY": os.devnull}
     began = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    assert process.stderr is not None and process.stdout is not None
-    for line in process.stderr:
-        if shown:
-            print(f"    {time.perf_counter() - began:6.2f}  {line.rstrip()}", flush=True)
-    text = process.stdout.read()
-    process.wait()
-    return time.perf_counter() - began, json.loads(text) if text.strip() else {"verdict": f"exit {process.returncode}"}
+    # A file, not a pipe: nobody reads the verdict while the steps are read.
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True, env=environment)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if shown:
+                print(f"    {time.perf_counter() - began:6.2f}  {line.rstrip()}", flush=True)
+        process.wait()
+        seconds = time.perf_counter() - began
+        out.seek(0)
+        text = out.read()
+    return seconds, json.loads(text) if text.strip() else {"verdict": f"exit {process.returncode}"}
 
 
 def rechecked(example: str, folder: Path, factors: list[float], *, device: str) -> list[tuple[float, dict[str, Any]]]:
