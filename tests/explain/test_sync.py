@@ -80,6 +80,15 @@ def test_a_race_between_blocks_is_not_mended_by_a_barrier_of_one(
     assert ("__syncthreads()" in cause.fix) == barrier
 
 
+def test_what_is_only_observed_of_global_memory_explains_no_wrong_result(
+    evidence: Make, finding: Find, at: At, wrong: Callable[..., Numerics]
+) -> None:
+    write = at("y[threadIdx.x] = part", REDUCTION)
+    observed = finding("sync.global-race", write, access="store", space="global", other=frames(write))
+    made = evidence(REDUCTION, observations=(observed,), numerics=wrong())
+    assert "sync.global-race" not in {cause.id for cause in explain(made)}
+
+
 def test_a_stale_read_is_named_at_the_load_with_the_line_that_writes(evidence: Make, finding: Find, at: At) -> None:
     write, read = at("part[threadIdx.x] = x", REDUCTION), at("y[threadIdx.x] = part", REDUCTION)
     found = finding(

@@ -22,7 +22,7 @@ SOURCES = (
 )  # fmt: skip
 FLAGS = (
     "-std=gnu11", "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=off", "-fno-math-errno",
-    "-fvisibility=hidden", "-pthread",
+    "-fno-strict-aliasing", "-fvisibility=hidden", "-pthread",
 )  # fmt: skip
 
 GLOBAL, HOST, PINNED, MANAGED, BINDING_TEMPORARY, CONST, FREED, SHARED, LOCAL, PARAM = range(1, 11)

@@ -46,7 +46,8 @@ def causes(case: Case) -> Iterator[Cause]:
     if numerics is None or case.evidence.findings or all(trial.passed for trial in numerics.trials):
         return
     for observation in case.evidence.observations:
-        if observation.cause in _MEANS:
+        # Of global memory only what changes no value is observed: equal stores, lanes in step, volatile flags.
+        if observation.cause in _MEANS and observation.cause != "sync.global-race":
             yield seen(case, observation, stage=Stage.JUDGE, confidence=Confidence.LIKELY)
 
 
