@@ -209,6 +209,13 @@ def test_softmax_of_rows_that_begin_anywhere_takes_bias_and_masks() -> None:
                     assert distance(found, exact) <= 2 * HALF_STEP[dtype], (dtype, N, name)
 
 
+def test_softmax_gives_the_same_bits_a_hundred_times() -> None:
+    for shape in ((300, 1000), (64, 8192), (20, 50257), (9, 131072)):
+        z, bias = torch.randn(shape, device="cuda"), torch.randn(shape[1], device="cuda")
+        first = gallery.gelu_softmax(z, bias)
+        assert all(torch.equal(first, gallery.gelu_softmax(z, bias)) for _ in range(100)), shape
+
+
 def layer(M: int, N: int, K: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return torch.randn(M, K, device="cuda"), torch.randn(N, K, device="cuda") / K**0.5, torch.randn(N, device="cuda")
 
