@@ -110,7 +110,8 @@ def check(
     if options.require_speedup is not None and (plan.device != "cuda" or not options.timing):
         raise UsageError("a speed-up can only be required where something is timed", hint="that needs --device cuda")
     emulated = plan.device == "emulated"
-    ahead = Prebuild(candidate, text, device=plan.device, presents_as=plan.presents_as)
+    awaited = warm is not None and warm.awaits(plan)
+    ahead = Prebuild(candidate, text, device=plan.device, presents_as=plan.presents_as, enabled=not awaited)
     with ahead, Confirmation(enabled=options.confirm and emulated) as confirmation:
         with Warm() if warm is None else contextlib.nullcontext(warm) as lent:
             supervisor = lent.supervisor

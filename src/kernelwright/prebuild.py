@@ -23,9 +23,9 @@ from kernelwright.device.specs import spec
 class Prebuild:
     """Compiles ahead from entry to exit. Does nothing where the text asks for no extension."""
 
-    def __init__(self, candidate: Path, text: str, *, device: str, presents_as: str) -> None:
+    def __init__(self, candidate: Path, text: str, *, device: str, presents_as: str, enabled: bool = True) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        if device not in ("cuda", "emulated") or not loads(text):
+        if not enabled or device not in ("cuda", "emulated") or not loads(text):
             return
         package = str(Path(__file__).parents[1])
         program = f"import sys; sys.path.append({package!r}); from kernelwright.prebuild import main; main()"

@@ -48,6 +48,10 @@ class Warm:
         self._oracle = (key, worker)
         return worker
 
+    def awaits(self, plan: Plan) -> bool:
+        """Whether a process waits for such a candidate, so that nothing is gained by compiling ahead of it."""
+        return self._spare is not None and self._spare[0] == repr(candidate_config(plan)) and not self._spare[1].ended
+
     def candidate(self, plan: Plan) -> Worker:
         """A process in which no candidate has run: the one that waits, or a new one."""
         if self._used is not None and not self._used.ended:
