@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from emulated import DeviceArray, compiled, launch, needs_nvcc
 
+from kernelwright.device.specs import spec
+from kernelwright.emulate.device import EmulatedDevice
+
 pytestmark = [pytest.mark.emu, needs_nvcc]
 
 SOURCE = r"""
@@ -109,3 +112,12 @@ def test_an_asynchronous_copy_past_the_end_is_found() -> None:
         700, "memory.out-of-bounds", 16, (25, 0, 0), 400,
     )  # fmt: skip
     assert found.allocation is not None and found.allocation.name == "short"
+
+
+@pytest.mark.parametrize(("presented", "word"), [("h200", "exact"), ("a100", "approximate")])
+def test_products_count_as_exact_where_the_presented_device_sums_like_the_one_that_was_measured(
+    presented: str, word: str
+) -> None:
+    device = EmulatedDevice(spec(presented))
+    device.approximate = {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"}
+    assert device.fact().fidelity == (f"{word}: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",)

@@ -132,7 +132,10 @@ class EmulatedDevice:
     def fact(self) -> DeviceFact:
         """What the candidate runs on, and how faithfully so far."""
         major, minor = self.spec.compute_capability
-        words = (("exact", self.exact), ("approximate", self.approximate - self.exact))
+        # Sums of mma are Hopper's to the bit (H200, driver 13.0, 2026-11-29); other architectures sum otherwise.
+        sums = {name for name in self.approximate if name.startswith("mma.") and (major, minor) == (9, 0)}
+        exact = self.exact | sums
+        words = (("exact", exact), ("approximate", self.approximate - exact))
         fidelity = tuple(f"{word}: {', '.join(sorted(names))}" for word, names in words if names)
         return DeviceFact("emulated", self.spec.name, f"{major}.{minor}", self.spec.key, fidelity)
 

@@ -6,7 +6,7 @@ Source: PTX ISA 9.0, 9.7.16 and 9.7.17, whose pseudocode this follows step by st
 from __future__ import annotations
 
 from kernelwright.emulate.ptx.ir import Operand, Part, Reg
-from kernelwright.emulate.ptx.video import MNEMONICS, Video, places, video, written
+from kernelwright.emulate.ptx.video import MNEMONICS, Video, places, unlike_the_manual, video, written
 
 from .lane import Lanes, RefusedInstruction, emits
 from .text import Value, constant
@@ -75,6 +75,9 @@ def _compute(g: Lanes, form: Video, a: Value, b: Value) -> Value:
 @emits(*MNEMONICS)
 def _video(g: Lanes) -> None:
     form = video(g.instruction)
+    why = unlike_the_manual(form, g.instruction.operands)
+    if why:
+        raise RefusedInstruction(g.instruction, why)
     if form.operation == "vmad":
         _multiply_add(g, form)
         return

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kernelwright.emulate.ptx.ir import Instruction, Operand, Part
-from kernelwright.emulate.ptx.video import MNEMONICS, Video, places, video, written
+from kernelwright.emulate.ptx.video import MNEMONICS, Video, places, unlike_the_manual, video, written
 
 from .errors import UnknownInstruction
 from .lanes import Handler, Lanes
@@ -29,6 +29,8 @@ def handle(lanes: Lanes, instruction: Instruction) -> None:
         form = video(instruction)
     except ValueError:
         raise UnknownInstruction(instruction) from None
+    if unlike_the_manual(form, instruction.operands):
+        raise UnknownInstruction(instruction)
     operands = instruction.operands
     columns = [lanes.value(_register(operand), "b32").tolist() for operand in operands[1:]]
     if len(columns) == 2:

@@ -90,3 +90,28 @@ def written(operand: Operand, lanes: int) -> list[int]:
     if not isinstance(operand, Part):
         return list(range(lanes))
     return sorted({int(digit) for digit in operand.selector[1:]})
+
+
+def unlike_the_manual(form: Video, operands: tuple[Operand, ...]) -> str:
+    """Why the manual does not tell what a GPU computes here; empty where it does.
+
+    No GPU since Maxwell has these instructions: ptxas puts others in their place, and on an H200 (driver 13.0,
+    2026-11-29) their results are not the manual's in the forms below. What they are instead follows no rule we know.
+    """
+    if form.lanes > 1:
+        return ""
+    sources = zip(form.signed[1:], operands[1:3], strict=True)
+    whole = {signed for signed, operand in sources if not isinstance(operand, Part)}
+    differs = {
+        "vmad with an unsigned operand": form.operation == "vmad" and not (form.signed[1] and form.signed[2]),
+        "vshl with .sat": form.operation == "vshl" and form.saturates,
+        "a saturated part of a register": form.saturates and isinstance(operands[0], Part),
+        ".sat of a signed and an unsigned operand": (
+            form.saturates and form.operation in ("vadd", "vsub", "vabsdiff") and whole == {True, False}
+        ),
+        ".min and .max of unsigned numbers": (
+            form.second in ("min", "max") and form.operation != "vset" and not form.signed[0]
+        ),
+    }
+    named = next((name for name, holds in differs.items() if holds), "")
+    return f"{named}: an H200's result is not the manual's" if named else ""
