@@ -93,7 +93,7 @@ def _tune(names: tuple[str, ...], shape: tuple[int, ...], dtype: str, transposed
 
     tables: list[dict[str, Any]] = []
     with Progress() as progress:
-        for name in names if shape else [each for each in names if each != "linear_gelu_softmax"] or ["linear"]:
+        for name in names if len(names) == 1 else [each for each in names if each != "linear_gelu_softmax"]:
             tables.append(kernels.tune(name, *shape, dtype=dtype, transposed=transposed, tell=progress))
     if as_json:
         write_json(tables[-1])

@@ -10,8 +10,6 @@ can do; nothing here adds to it.
 from __future__ import annotations
 
 import ast
-import functools
-import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -125,10 +123,17 @@ def explanations(
     return found
 
 
-@functools.cache
+_side: Any = None
+
+
 def _torch_side() -> Any:
-    """The module with the operators: it imports PyTorch, so not before it is needed."""
-    return importlib.import_module("kernelwright.gallery._operators")
+    """The module with the operators: it imports PyTorch, so not before it is needed. (torch.compile traces this.)"""
+    global _side
+    if _side is None:
+        from kernelwright.gallery import _operators
+
+        _side = _operators
+    return _side
 
 
 def matvec(A: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
