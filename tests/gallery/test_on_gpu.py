@@ -209,6 +209,17 @@ def test_softmax_of_rows_that_begin_anywhere_takes_bias_and_masks() -> None:
                     assert distance(found, exact) <= 2 * HALF_STEP[dtype], (dtype, N, name)
 
 
+def test_a_remembered_plan_is_not_taken_where_memory_begins_elsewhere() -> None:
+    for N in (5003, 8192):
+        storage = torch.randn(6 * N + 8, device="cuda")
+        for shift in (0, 1, 4, 0, 2):
+            z = storage[shift : shift + 6 * N].view(6, N)
+            assert distance(gallery.softmax(z), torch.softmax(z.double(), 1)) < 4e-6, (N, shift)
+            A = storage[shift : shift + 6 * N].view(6, N)
+            x = storage[shift : shift + N]
+            assert distance(gallery.matvec(A, x), A.double() @ x.double()) < 2e-6, (N, shift)
+
+
 def test_softmax_gives_the_same_bits_a_hundred_times() -> None:
     for shape in ((300, 1000), (64, 8192), (20, 50257), (9, 131072)):
         z, bias = torch.randn(shape, device="cuda"), torch.randn(shape[1], device="cuda")

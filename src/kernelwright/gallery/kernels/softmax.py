@@ -644,7 +644,8 @@ torch::Tensor known(torch::Tensor z, std::optional<torch::Tensor> bias, double s
         address |= reinterpret_cast<uint64_t>(bias->data_ptr());
     }
     const bool plain = !bias && scale == 1.0 && activation == 0;
-    const int64_t kind = ((type * 4 + activation) * 2 + plain) * 2 + ((address & 15) == 0);
+    const bool whole = (reinterpret_cast<uint64_t>(z.data_ptr()) & 15) == 0;
+    const int64_t kind = (((type * 4 + activation) * 2 + plain) * 2 + ((address & 15) == 0)) * 2 + whole;
     const auto found = plans.find({z.device().index(), size / N, N, kind * 2 + in_place});
     if (found == plans.end()) return none;
     if (found->second.variant == TORCH) return (z.requires_grad() ? z.detach() : z).softmax(-1);
@@ -854,7 +855,8 @@ def softmax(
     chosen = plan or choose(M, N, itemsize, aligned, hopper, activation is not None, plain and not in_place, device)
     how = (chosen.variant, chosen.threads, chosen.blocks, chosen.aligned)
     if plan is None and mask is None and z.is_contiguous():
-        kind = ((DTYPES[z.dtype] * 4 + number) * 2 + plain) * 2 + (aligned == ROWS)
+        whole = z.data_ptr() % 16 == 0
+        kind = (((DTYPES[z.dtype] * 4 + number) * 2 + plain) * 2 + (aligned == ROWS)) * 2 + whole
         extension().remember(index, M, N, kind * 2 + in_place, *how)
     if chosen.variant == TORCH:
         return torch.softmax(z.detach(), -1)
