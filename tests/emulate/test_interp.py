@@ -199,8 +199,8 @@ def launch(body: str, *, threads: int = 32, head: str = "") -> None:
 
 
 def test_an_unknown_instruction_is_named_with_its_line() -> None:
-    with pytest.raises(UnknownInstruction, match=r"PTX line 7: vadd4\.s32\.s32\.s32"):
-        launch("vadd4.s32.s32.s32 a, b, a, b;")
+    with pytest.raises(UnknownInstruction, match=r"PTX line 7: vshl\.u32\.u32\.u32\.sat\.clamp"):
+        launch("vshl.u32.u32.u32.sat.clamp a, b, a;")
 
 
 def test_a_trap_stops_the_kernel() -> None:
