@@ -171,6 +171,7 @@ void kw_start_block(kw_block *b, uint64_t index) {
       w->ntid[k] = r->block[k];
       w->nctaid[k] = r->grid[k];
     }
+    if (b->placed) continue; /* thread numbers are those of the block before */
     uint32_t t = i * KW_LANES, x = t % r->block[0], y = t / r->block[0] % r->block[1], z = t / r->block[0] / r->block[1];
     for (int l = 0; l < KW_LANES; l++) {
       w->tid[0][l] = x;
@@ -185,6 +186,7 @@ void kw_start_block(kw_block *b, uint64_t index) {
       }
     }
   }
+  b->placed = 1;
   kw_start_shadow(b);
   kw_start_mbarriers(b);
 }

@@ -317,6 +317,8 @@ INLINE void dense_store(kw_warp *w, const kw_cover *c, uint32_t site, uint32_t b
 void kw_cover_load(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, uint32_t step, int shape) {
   kw_watch *v = w->block->run->watch;
   const kw_site *about = site_of(w, site);
+  /* Where all lanes read one place, it is as if the last one alone did. */
+  if (mask == ~0u && shape == KW_BROADCAST) mask = 1u << (KW_LANES - 1);
   if (mask != ~0u || shape != KW_DENSE || about->strong || about->read_only) {
     kw_written(w, kw_cover_lanes(w, mask, site, bytes, NULL, step));
     return;

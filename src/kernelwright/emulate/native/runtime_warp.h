@@ -129,7 +129,7 @@ struct kw_block {
   kw_shadow *shadow;
   kw_counts *counts;       /* the worker's; NULL where nothing is counted */
   uint64_t count;
-  uint32_t ctaid[3];
+  uint32_t ctaid[3], placed;   /* placed: its warps know their threads' numbers */
   kw_mbarriers *mbarriers; /* NULL until the block has one */
   uint32_t haste;          /* halvings of KW_BUDGET while several blocks do nothing but wait for one another */
 };
