@@ -313,7 +313,7 @@ def test_a_race_between_blocks_names_both_and_the_array() -> None:
     found = run("normalise", 4, 64, 0, arrays=2).findings[0]
     assert found.allocation is not None
     assert (found.allocation.kind, found.allocation.name, found.offset) == ("global", "y", 0)
-    assert (found.block, found.thread, found.access, found.space) == ((0, 0, 0), (32, 0, 0), "load", "global")
+    assert (found.block, found.thread, found.access, found.space) == ((0, 0, 0), (63, 0, 0), "load", "global")
     assert found.message.startswith("thread (0,0,0) of block (1,0,0) updated it at line ")
     assert found.message.endswith(", with nothing that orders the two blocks between")
 
