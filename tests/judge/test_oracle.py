@@ -154,3 +154,17 @@ def test_a_candidate_is_graded_by_the_format_it_rounds_to(
         rtol=1e-4,
     )
     assert judgement.outputs[0].precision in grades
+
+
+def test_a_settled_oracle_keeps_its_outputs_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    inputs: list[object] = [torch.randn(64, 100)]
+    function = Wrapped(lambda x: torch.softmax(x, 1))
+    oracle = oracle_for(function, inputs, 1 << 30, 20_000, monkeypatch)
+    before = whole(oracle)
+    assert oracle.settle()
+    assert torch.equal(whole(oracle), before)
+    assert sum(tensor.numel() for tensor in oracle.held) == before.numel()
+    chunked = oracle_for(function, inputs, 0, 20_000, monkeypatch)
+    assert not chunked.settle()
+    assert torch.allclose(whole(chunked), before, rtol=1e-14, atol=1e-14)

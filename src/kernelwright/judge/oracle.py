@@ -161,6 +161,15 @@ class Oracle:
         map_tensors(list(self._wide.values()), kept.append)
         return kept
 
+    def settle(self) -> bool:
+        """Keep the outputs only, where all of them are there: what they were made with is let go of."""
+        if self._whole is None:
+            return False
+        self._model = None
+        self._wide.clear()
+        self._scratch_of.clear()
+        return True
+
     def give_up_chunks(self, why: str) -> None:
         """Let the reference stand in after ``NotRows``."""
         self._fall_back(why)

@@ -96,14 +96,14 @@ class _Session:
 
     # ---- requests --------------------------------------------------------------------------------------------------
     def on_ready(self) -> dict[str, Any]:
-        """Open the device and load the problem: what needs no idle card, so others may use it meanwhile."""
+        """Open the device and load the problem: what needs neither an idle card nor its memory, which others use."""
         self.say("opening the device")
         self.device = DEVICES["cuda"](Opening("", None, self.channel.send))
         self.say("the problem file")
         self.problem: Problem = load(Path(self.config["problem"]), self.config["sets"])
         seed_all(self.config["seed"])
         self.arguments = list(self.problem.get_init_inputs())
-        self.model = self._constructed(self.problem.model)
+        self.model = self._made(self.problem.model)
         self.flags = integrity.Flags()
         self.say("waiting for the judge")
         return {}
@@ -111,6 +111,8 @@ class _Session:
     def on_open(self, request: dict[str, Any]) -> dict[str, Any]:
         """Count the problem's work, make its inputs and baselines; time eager alone."""
         self.config = {**self.config, **request["judged"]}
+        self.say("moving the reference to the device")
+        self.model = _placed(self.model)
         self.say("the device's ceilings")
         properties = torch.cuda.get_device_properties(0)
         self.ceilings = self._ceilings()
@@ -154,7 +156,7 @@ class _Session:
         self.device.expect(self.file, self.config["text"])
         module = candidates.load(self.file, self.config["text"])
         self.say("ModelNew(...)")
-        model = self._constructed(module.ModelNew)
+        model = _placed(self._made(module.ModelNew))
         if self.config["weights"] == "state_dict":
             model.load_state_dict(self.model.state_dict())
         set_by_candidate = self.flags.changed()
@@ -200,11 +202,10 @@ class _Session:
         }
 
     # ---- parts -----------------------------------------------------------------------------------------------------
-    def _constructed(self, kind: Callable[..., Any]) -> Any:
-        """An instance under the seed, on the device, as the judge's processes make it."""
+    def _made(self, kind: Callable[..., Any]) -> Any:
+        """An instance under the seed, where it makes itself, as the judge's processes make it."""
         seed_all(self.config["seed"])
-        made = kind(*map_tensors(self.arguments, lambda t: t.clone().to(PLACE)))
-        return made.to(PLACE) if isinstance(made, torch.nn.Module) else made
+        return kind(*map_tensors(self.arguments, lambda t: t.clone().to(PLACE)))
 
     def _reference(self, inputs: list[Any]) -> Any:
         self.flags.restore()
@@ -284,6 +285,10 @@ class _Session:
             # A broken context ends the graphs, not the measurement.
             except Exception as error:
                 self.graphs[entrant.name] = ([], f"{type(error).__name__} during the replays")
+
+
+def _placed(model: Any) -> Any:
+    return model.to(PLACE) if isinstance(model, torch.nn.Module) else model
 
 
 def _versions() -> dict[str, str]:

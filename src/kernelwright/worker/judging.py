@@ -65,6 +65,12 @@ class Judging:
         if self._buffers:
             self._model64 = None
 
+    def rest(self) -> None:
+        """Give back what of the GPU is soon made again."""
+        if self.place != "cpu":
+            self._model64 = None
+            gpu.release()
+
     # ---- one trial -------------------------------------------------------------------------------------------------
     def refer(self, seed: int) -> list[int]:
         """Run the reference; numbers of the inputs that it changed."""

@@ -171,8 +171,9 @@ class _Session:
         )
 
     def on_rest(self, request: dict[str, Any], fds: list[int]) -> None:
-        """Let go of the last trial."""
+        """Let go of the last trial, and of what else is soon made again."""
         self._forget()
+        self.judging.rest()
         self._reply("rest", {}, [])
 
     # ---- parts -----------------------------------------------------------------------------------------------------
@@ -246,7 +247,9 @@ class _Session:
         if known is not None:
             known.given, known.reference, known.oracle = judging.given, judging.reference, judging.oracle
             judging.given = judging.reference = judging.oracle = None
-            if known.oracle is not None and known.key[2] == judging.place and self._room() >= known.bytes:
+            # In chunks it needs its model again, which is the GPU's memory to keep.
+            whole = known.oracle is not None and (known.oracle.settle() or judging.place == "cpu")
+            if whole and known.key[2] == judging.place and self._room() >= known.bytes:
                 self.kept[known.key] = known
             else:
                 known.close()
