@@ -90,8 +90,8 @@ def test_copy_to_host_memory_as_if_it_were_the_devices_is_refused(told: dict[str
 
 
 def test_unknown_api_is_refused_by_name(told: dict[str, Any]) -> None:
-    assert told["graph"] == 801
-    assert [801, "unexplained", "the emulated device has no cudaGraphCreate"] in told["refusals"]
+    assert told["array"] == 801
+    assert [801, "unexplained", "the emulated device has no cudaMallocArray"] in told["refusals"]
 
 
 def test_checked_error_speaks_torchs_words(told: dict[str, Any]) -> None:

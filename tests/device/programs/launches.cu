@@ -49,7 +49,8 @@ extern "C" int copy_too_much(void* to, int bytes) {
   return cudaMemcpy(to, host, bytes, cudaMemcpyHostToDevice);
 }
 
-extern "C" int make_graph() {
-  cudaGraph_t graph;
-  return cudaGraphCreate(&graph, 0);
+extern "C" int make_array() {
+  cudaArray_t array;
+  cudaChannelFormatDesc format{32, 0, 0, 0, cudaChannelFormatKindFloat};
+  return cudaMallocArray(&array, &format, 4, 4);
 }

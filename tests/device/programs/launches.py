@@ -51,7 +51,7 @@ def main() -> None:
         tell["no fault yet"] = raised(torch.cuda.synchronize)
         tell["copy"] = library.copy_too_much(pointer(y), 400), library.copy_too_much(pointer(y), 401)
         tell["copy to host memory"] = library.copy_too_much(pointer(host.clone()), 4)
-        tell["graph"] = library.make_graph()
+        tell["array"] = library.make_array()
         tell["check"] = raised(lambda: bridge.check(1))
         tell["overrun"] = library.run_overrun(pointer(y), 128)
         tell["copy after"] = raised(y.cpu)
