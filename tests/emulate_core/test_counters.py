@@ -51,6 +51,15 @@ extern "C" __global__ void bins(int* y, int n, int back) {
     int was = atomicAdd(&y[threadIdx.x % n], 1);
     if (back) y[64 + threadIdx.x] = was;
 }
+extern "C" __global__ void shared_bins(int* y, int n, int by) {
+    __shared__ int own[64];
+    own[threadIdx.x] = own[threadIdx.x + 32] = 0;
+    __syncwarp();
+    if (by) atomicAdd(&own[threadIdx.x % n], by);
+    else atomicAdd(&own[threadIdx.x % n], 1);
+    __syncwarp();
+    y[threadIdx.x] = own[threadIdx.x];
+}
 extern "C" __global__ void nobody_reads(int* y, int n) { atomicAdd(&y[threadIdx.x % n], 1); }
 extern "C" __global__ void neighbours(const float* x, float* y, int by) {
     __shared__ float tile[1024];
@@ -221,6 +230,13 @@ def test_atomics_on_one_address_take_turns() -> None:
     assert found[m.ATOMICS] == found[m.ATOMIC_HOTTEST] == 64 and found[m.ATOMIC_ADDRESSES] == 1
     found = count("nobody_reads", 64, indices([0] * 64), 64).metrics
     assert found[m.sectors("global", "red")] == 8 and found[m.ATOMIC_HOTTEST] == 1
+
+
+def test_increments_of_shared_memory_share_what_other_atomics_take_turns_at() -> None:
+    increments = count("shared_bins", 32, indices([0] * 32), 4, 0).metrics
+    additions = count("shared_bins", 32, indices([0] * 32), 4, 3).metrics
+    assert (increments[m.shared_requests("atom")], increments[m.wavefronts("atom")]) == (1, 1)
+    assert (additions[m.shared_requests("atom")], additions[m.wavefronts("atom")]) == (1, 8)
 
 
 def test_an_atomic_that_somebody_reads_is_told_from_a_reduction() -> None:

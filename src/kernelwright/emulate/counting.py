@@ -24,7 +24,8 @@ _KINDS = {"f": "fp32", "d": "fp64", "h": "fp16"}
 _OPERATIONS = {"add": ("add", 1), "sub": ("add", 1), "mul": ("mul", 1), "fma": ("fma", 2), "mad": ("fma", 2)}
 """PTX mnemonic to the SASS operation that it becomes, and its flop."""
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
-_SHARED_OP = {"ldmatrix": "ldsm", "red": "atom"}
+_GLOBAL_OP = {"ldmatrix": "ld", "inc": "red"}
+_SHARED_OP = {"ldmatrix": "ldsm", "red": "atom", "inc": "atom"}
 """Operations whose shared traffic ncu counts under another's name."""
 
 
@@ -127,9 +128,7 @@ class _Sums:
     def access(self, position: Position | None, access: cell.Access) -> None:
         """The traffic of one access."""
         found = self.values[access.cell : access.cell + cell.ACCESS_CELLS]
-        op, shared = access.op, _SHARED_OP.get(access.op, access.op)
-        if op == "ldmatrix":
-            op = "ld"
+        op, shared = _GLOBAL_OP.get(access.op, access.op), _SHARED_OP.get(access.op, access.op)
         taken, needed = found[cell.SHARED_WAVEFRONTS], found[cell.SHARED_IDEAL]
         figures = {
             m.requests("global", op): found[cell.GLOBAL_REQUESTS],

@@ -24,6 +24,7 @@ ACCESS_CELLS = 10
 
 _FUNCTIONS = {
     "ld": "kw_count_load", "st": "kw_count_store", "atom": "kw_count_atomic", "red": "kw_count_atomic",
+    "inc": "kw_count_increment",
     "ldgsts": "kw_count_copy", "ldmatrix": "kw_count_matrix",
 }  # fmt: skip
 
@@ -34,7 +35,7 @@ class Access:
 
     instruction: int
     op: str
-    """``ld`` | ``st`` | ``atom`` | ``red`` | ``ldgsts`` | ``ldmatrix``."""
+    """``ld`` | ``st`` | ``atom`` | ``red`` | ``inc`` | ``ldgsts`` | ``ldmatrix``."""
     cell: int
     """The first of its cells."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kernelwright.emulate.ptx.ir import Mem, Operand, Reg
+from kernelwright.emulate.ptx.ir import Imm, Mem, Operand, Reg
 from kernelwright.emulate.ptx.types import TYPE_BYTES
 
 from . import layout
@@ -167,7 +167,7 @@ def _atomic_part(g: Lanes, memory: Mem, operation: str, type_: str, values: tupl
     returns = g.instruction.op == "atom"
     # ptxas makes a reduction of an atomic that nobody reads.
     read = returns and any(isinstance(item, Reg) and g.is_read(item) for item in g.components(0))
-    g.count_access("atom" if read else "red", size, space)
+    g.count_access("atom" if read else "inc" if _is_increment(operation, type_, values) else "red", size, space)
     # What an exchange finds may be anything. Only who uses what an atomic returns has learnt from it.
     parts = int(operation != "exch") | 2 * int(read)
     site = g.site(ATOMIC, SPACES[space], size=size, operand=memory, parts=parts)
@@ -176,6 +176,11 @@ def _atomic_part(g: Lanes, memory: Mem, operation: str, type_: str, values: tupl
     g.run("kw_atomic", active, site, SPACES[space] if space != "const" else 0, _OPERATIONS[operation], _TYPES[type_])
     _order(g)
     return t.as_type(t.resize(g.take_lanes(0, "i64"), f"i{8 * size}"), ELEMENT[type_])
+
+
+def _is_increment(operation: str, type_: str, values: tuple[Operand, ...]) -> bool:
+    """Whether one is added, which hardware counts for all lanes of an address in shared memory at once."""
+    return operation == "add" and type_ in ("u32", "s32") and isinstance(values[0], Imm) and values[0].bits == 1
 
 
 def window(g: Lanes, offset: int) -> Value:

@@ -351,8 +351,9 @@ KW_API void kw_count_store(kw_warp *w, uint32_t mask, uint32_t access, uint32_t 
   count(w, mask, access, first, bytes, space, WRITES, 0, 0);
 }
 
-KW_API void kw_count_atomic(kw_warp *w, uint32_t mask, uint32_t access, uint32_t first, uint32_t bytes, int space) {
-  count(w, mask, access, first, bytes, space, READS | WRITES, 1, 0);
+static void count_atomic(kw_warp *w, uint32_t mask, uint32_t access, uint32_t first, uint32_t bytes, int space,
+                         int each) {
+  count(w, mask, access, first, bytes, space, READS | WRITES, each, 0);
   if (space == KW_IN_SHARED || space == KW_IN_LOCAL) return;
   kw_counts *c = w->counts;
   EACH(l, mask) {
@@ -363,6 +364,15 @@ KW_API void kw_count_atomic(kw_warp *w, uint32_t mask, uint32_t access, uint32_t
     if (!p->hits && !(p->hits = calloc(WORDS, sizeof *p->hits))) abort();
     p->hits[a >> 2 & (WORDS - 1)]++;
   }
+}
+
+KW_API void kw_count_atomic(kw_warp *w, uint32_t mask, uint32_t access, uint32_t first, uint32_t bytes, int space) {
+  count_atomic(w, mask, access, first, bytes, space, 1);
+}
+
+/* One is added (ATOMS.POPC.INC): lanes of one address of shared memory are counted at once, without taking turns. */
+KW_API void kw_count_increment(kw_warp *w, uint32_t mask, uint32_t access, uint32_t first, uint32_t bytes, int space) {
+  count_atomic(w, mask, access, first, bytes, space, space != KW_IN_SHARED);
 }
 
 /* ldmatrix: the rows of each 8 x 8 matrix are 16 bytes, at the addresses of 8 lanes: one wavefront if no banks clash. */
