@@ -107,6 +107,7 @@ def main() -> None:
     parser.add_argument("--only", default="first,cold,wrong,warm")
     parser.add_argument("--examples", default=",".join(EXAMPLES))
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--edits", type=int, default=2, help="of each example in a warm session")
     options = parser.parse_args()
     missed = []
     with tempfile.TemporaryDirectory() as work:
@@ -116,7 +117,7 @@ def main() -> None:
                 if kind == "first" and number:
                     continue
                 steps += 1
-                near = [1 + (10 * steps + n) / 2**23 for n in range(3)]
+                near = [1 + (10 * steps + n) / 2**23 for n in range(options.edits + 1)]
                 if kind == "warm":
                     rows = rechecked(example, Path(work), near, device=options.device)
                 else:

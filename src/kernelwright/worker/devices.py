@@ -7,6 +7,7 @@ plain PyTorch, and tests. What a device is lies in :mod:`kernelwright.device`.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -133,6 +134,9 @@ class Cuda(Host):
         super().__init__(opening)
         self.device = cuda.Cuda()
         self.device.prepare()
+        # What a candidate's first build would import: in a process that waits for one, nobody waits for this.
+        importlib.import_module("torch.utils.cpp_extension")
+        importlib.import_module("kernelwright.build.gpu")
 
     def expect(self, candidate_file: str, candidate_text: str) -> None:
         major, minor = torch.cuda.get_device_capability(0)
