@@ -104,6 +104,16 @@ def hopper(xs: list[Fraction], ys: list[Fraction], z: Fraction, type_: str, c_ty
     return ieee.rounded("f32", total, "rz") if total else 0
 
 
+def in_steps(xs: list[Fraction], ys: list[Fraction], z: Fraction, type_: str, c_type: str) -> int:
+    """As wmma sums: tf32 four terms at a time (H200, driver 13.0, 2026-11-29); mma.m16n8k8 takes all eight at once."""
+    step = 4 if type_ == "tf32" else len(xs)
+    bits = 0
+    for start in range(0, len(xs), step):
+        bits = hopper(xs[start : start + step], ys[start : start + step], z, type_, c_type)
+        z = real(bits, c_type)
+    return bits
+
+
 def double(xs: list[Fraction], ys: list[Fraction], z: Fraction) -> int:
     for x, y in zip(xs, ys, strict=True):
         z = Fraction(float(x * y + z))
@@ -258,7 +268,7 @@ def warp_matrices() -> None:
                     continue
                 xs, ys = [real(a[i, x], a_type) for x in range(k)], [real(b[x, j], a_type) for x in range(k)]
                 z = real(c[i, j], d_type)
-                d[i, j] = double(xs, ys, z) if d_type == "f64" else hopper(xs, ys, z, a_type, d_type)
+                d[i, j] = double(xs, ys, z) if d_type == "f64" else in_steps(xs, ys, z, a_type, d_type)
         words = {
             "a": laid_out(a, m, k, a_layout, a_type), "b": laid_out(b, k, n, b_layout, a_type),
             "c": laid_out(c, m, n, "row", d_type),

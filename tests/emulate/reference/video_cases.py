@@ -13,10 +13,11 @@ ROWS = 96
 # Registers of the body are named a, b, c; the operands as written may select from them.
 FORMS = [
     *(f"{op}.{d}.{a}.{b}{sat}" for op in ("vadd", "vsub", "vabsdiff")
-      for d, a, b, sat in (("s32", "u32", "s32", ""), ("s32", "s32", "s32", ".sat"), ("u32", "u32", "u32", ".sat"))),
+      for d, a, b, sat in (("s32", "u32", "s32", ""), ("s32", "s32", "s32", ".sat"))),
+    "vsub.u32.u32.u32.sat", "vabsdiff.u32.u32.u32.sat",
     *(f"{op}.{d}.{a}.{b}{sat}" for op in ("vmin", "vmax")
       for d, a, b, sat in (("s32", "u32", "s32", ""), ("s32", "s32", "s32", ".sat"), ("u32", "u32", "s32", ".sat"))),
-    "vadd.s32.s32.u32.min", "vsub.u32.u32.u32.add", "vabsdiff.s32.s32.s32.max", "vmax.s32.s32.s32.add",
+    "vadd.s32.s32.u32.min", "vsub.u32.u32.u32.add", "vmax.s32.s32.s32.add",
     "vadd.s32.s32.s32.sat.min",
     *(f"vshl.{d}.{d}.u32.{mode}" for d in ("u32", "s32") for mode in ("clamp", "wrap")),
     *(f"vshr.{d}.{d}.u32{sat}.{mode}" for d in ("u32", "s32") for sat in ("", ".sat") for mode in ("clamp", "wrap")),
@@ -29,7 +30,6 @@ FORMS = [
 SELECTED = [
     ("vadd.s32.s32.u32", "d", "a.b3", "b.h1", False),
     ("vsub.u32.s32.s32", "d.b2", "a.h0", "b.b1", True),
-    ("vadd.s32.u32.s32", "d.h1", "a", "b", True),
     ("vmin.s32.s32.s32", "d.b0", "a.b0", "b", True),
     ("vabsdiff.u32.u32.u32", "d.h0", "a.h1", "b.h0", True),
     ("vmad.s32.s32.s32", "d", "a.h0", "b.h1", True),

@@ -186,8 +186,10 @@ static double cut_to_float(double value) {
 
 static int smallest_exponent(int type) { return type == T_F16 ? -14 : -126; }
 
-/* c += a * b in reals that a tensor core sums; c_float: the result is an f32, else it stays as it is, to be rounded. */
-static void multiply(const double *a, const double *b, double *c, int m, int n, int k, int ab_type, int c_float) {
+/* c += a * b in reals that a tensor core sums, terms from to until - 1; c_float: the result is an f32, else it stays as
+   it is, to be rounded. */
+static void add_terms(const double *a, const double *b, double *c, int m, int n, int k, int from, int until, int ab_type,
+                      int c_float) {
   int64_t ea[32 * 32], eb[32 * 32], ec[32 * 32];
   exponents(a, m * k, smallest_exponent(ab_type), ea);
   exponents(b, k * n, smallest_exponent(ab_type), eb);
@@ -200,7 +202,7 @@ static void multiply(const double *a, const double *b, double *c, int m, int n, 
         most[q] = ec[i * n + first + q];
         plain[q] = 0;
       }
-      for (int l = 0; l < k; l++)
+      for (int l = from; l < until; l++)
         for (int q = 0; q < 8; q++) {
           int64_t e = ea[i * k + l] + eb[l * n + first + q];
           most[q] = e > most[q] ? e : most[q];
@@ -220,16 +222,23 @@ static void multiply(const double *a, const double *b, double *c, int m, int n, 
         for (int q = 0; q < 8; q++) {
           if (plain[q] - plain[q] == 0) continue;
           sum[q] = 0;
-          for (int l = 0; l < k; l++) products[l][q] = 0;
+          for (int l = from; l < until; l++) products[l][q] = 0;
         }
       }
-      for (int l = 0; l < k; l++)
+      for (int l = from; l < until; l++)
         for (int q = 0; q < 8; q++) sum[q] += (int64_t)(products[l][q] * scale[q]);
       for (int q = 0; q < 8; q++) {
         double total = (double)sum[q] * unit[q];
         out[q] = plain[q] - plain[q] != 0 ? plain[q] : c_float ? cut_to_float(total) : total;
       }
     }
+}
+
+/* wmma sums tf32 four terms at a time (H200, driver 13.0, 2026-11-29); mma.m16n8k8 takes all eight at once. */
+static void multiply(const double *a, const double *b, double *c, int m, int n, int k, int ab_type, int layout,
+                     int c_float) {
+  int step = layout == BY_ROWS && ab_type == T_TF32 ? 4 : k;
+  for (int from = 0; from < k; from += step) add_terms(a, b, c, m, n, k, from, from + step, ab_type, c_float);
 }
 
 /* shape: m << 16 | n << 8 | k; types: a, b, c, d, four bits each; registers: a, b, c, d, eight bits each. */
@@ -243,7 +252,7 @@ KW_API void kw_mma(kw_warp *w, uint8_t *scratch, uint32_t shape, uint32_t types,
   take(scratch + B_AT, layout, ROLE_B, k, n, (int)(types >> 4 & 15), (int)(registers >> 8 & 255), b);
   take(scratch + C_AT, layout, ROLE_C, m, n, (int)(types >> 8 & 15), (int)(registers >> 16 & 255), c);
   if (a_type == T_F16 || a_type == T_BF16 || a_type == T_TF32) {
-    multiply(a, b, c, m, n, k, a_type, d_type == T_F32);
+    multiply(a, b, c, m, n, k, a_type, layout, d_type == T_F32);
   } else if (a_type == T_F64) {
     for (int i = 0; i < m; i++)
       for (int l = 0; l < k; l++)

@@ -109,6 +109,11 @@ def unlike_the_manual(form: Video, operands: tuple[Operand, ...]) -> str:
         ".sat of a signed and an unsigned operand": (
             form.saturates and form.operation in ("vadd", "vsub", "vabsdiff") and whole == {True, False}
         ),
+        "vadd.sat of unsigned numbers": form.operation == "vadd" and form.saturates and whole == {False},
+        "vabsdiff with .min or .max": form.operation == "vabsdiff" and form.second in ("min", "max"),
+        "a part of a register, from a signed and an unsigned operand": (
+            isinstance(operands[0], Part) and whole == {True, False}
+        ),
         ".min and .max of unsigned numbers": (
             form.second in ("min", "max") and form.operation != "vset" and not form.signed[0]
         ),
