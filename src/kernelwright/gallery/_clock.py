@@ -18,7 +18,9 @@ from typing import Any
 import torch
 
 FLUSH_BYTES = 512 << 20
-"""Read before each call: 120 us on an H200, eight times its L2."""
+"""Read before each call, eight times an H200's L2."""
+READ_US = 100.0
+"""That read takes at least so long, on any GPU there is a table for (H200: 120 us)."""
 
 
 @cache
@@ -30,13 +32,26 @@ def _event() -> Any:
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
+def _reads(call: Callable[[], Any]) -> int:
+    """How many times to read, so that a slow host has queued ``call`` before the last read ends."""
+    took = []
+    for _ in range(3):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        call()
+        took.append((time.perf_counter() - started) * 1e6)
+    return 1 + int(statistics.median(took) / (READ_US / 2))
+
+
 def device_samples(calls: Mapping[str, Callable[[], Any]], *, rounds: int) -> dict[str, list[float]]:
     """Microseconds of each call on the current device, one a round, from a cold L2."""
     flush = _flush(torch.cuda.current_device())
+    reads = {name: _reads(call) for name, call in calls.items()}
     events: dict[str, list[tuple[Any, Any]]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            flush.sum()
+            for _ in range(reads[name]):
+                flush.sum()
             begin, end = _event(), _event()
             begin.record()
             call()

@@ -68,7 +68,7 @@ def choices(name: str, shape: tuple[int, ...], *, dtype: str, transposed: bool, 
 def _matvec(M: int, K: int, itemsize: int, transposed: bool, facts: DeviceSpec) -> Choice:
     hopper, aligned = facts.compute_capability == (9, 0), (M if transposed else K) * itemsize % 16 == 0
     plan = matvec.choose(M, K, itemsize, aligned, transposed, facts.multiprocessors, hopper, facts.name)
-    row = matvec.measured(M, K, itemsize, transposed, facts.name) if aligned else None
+    row = matvec.measured(M, K, itemsize, transposed, aligned, facts.name)
     return Choice("matvec", matvec.VARIANTS[plan.variant], str(plan), _why("matvec", row, facts))
 
 

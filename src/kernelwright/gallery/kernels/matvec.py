@@ -952,18 +952,20 @@ def choose(
 
     What was measured on ``device`` at the nearest shape, at most a factor of two away in all, goes before the rule.
     """
-    row = measured(M, K, itemsize, transposed, device) if aligned else None
+    row = measured(M, K, itemsize, transposed, aligned, device)
     plan = recipes(M, K, itemsize, aligned, transposed, sms, hopper).get(row[-1]) if row else None
     return plan or _rule(M, K, itemsize, aligned, transposed, sms, hopper)
 
 
-def measured(M: int, K: int, itemsize: int, transposed: bool, device: str) -> tuple[int, bool, int, int, str] | None:
-    """The row of ``TUNED`` that decides, or None."""
+def measured(
+    M: int, K: int, itemsize: int, transposed: bool, aligned: bool, device: str
+) -> tuple[int, bool, int, int, str] | None:
+    """The row of ``TUNED`` that decides, or None: rows of aligned shapes for aligned operands, others for others."""
     rows = TUNED.get(device) or next((rows for name, rows in TUNED.items() if name and name in device), ())
     near = [
         (abs(math.log2(M / row[2])) + abs(math.log2(K / row[3])), row)
         for row in rows
-        if row[:2] == (itemsize, transposed)
+        if row[:2] == (itemsize, transposed) and (row[2 if transposed else 3] * itemsize % 16 == 0) == aligned
     ]
     distance, row = min(near, default=(2.0, None))
     return row if distance <= 1 else None
