@@ -2,7 +2,8 @@
 
 Run ``python benchmarks/emulator.py``; it needs nvcc. Figures are thread instructions a second (PTX instructions times
 the threads that ran them, control flow included), the best of several runs on one core and on all; compiling is shown
-apart. "Counted" is one core with counters on as well (``--counters``). The interpreter runs the same kernel on a
+apart. "Memory" is one core without the
+race checks (``--checks memory``). "Counted" is one core with counters on as well (``--counters``). The interpreter runs the same kernel on a
 smaller problem, in the same process.
 """
 
@@ -156,13 +157,20 @@ def problems(device: Device, scale: int) -> list[Problem]:
 
 
 def measure(
-    module: EmulatedModule, problem: Problem, workers: int, runs: int = 5, *, counted: bool = False
+    module: EmulatedModule,
+    problem: Problem,
+    workers: int,
+    runs: int = 5,
+    *,
+    counted: bool = False,
+    races: bool = True,
 ) -> tuple[float, int, float]:
     """Best seconds, thread instructions, and the seconds the first launch took to compile."""
     best, count, compile_seconds = float("inf"), 0, 0.0
     for run in range(runs):
         shape = problem.grid, problem.block, problem.params
-        outcome = module.launch(problem.kernel, *shape, workers=workers, counted=counted)
+        how = {"counted": counted, "global_races": races, "shared_races": races}
+        outcome = module.launch(problem.kernel, *shape, workers=workers, **how)
         if outcome.error or not problem.error() <= problem.tolerance:
             raise SystemExit(f"{problem.title}: error {outcome.error}, {outcome.findings}, off by {problem.error()}")
         best, count = min(best, outcome.seconds), outcome.thread_instructions
@@ -181,12 +189,13 @@ def main() -> None:
         text = made.read_text()
         module = EmulatedModule(text)
         cores = os.cpu_count() or 1
-        titles = f"{'kernel':<24} {'1 core':>10} {f'{cores} cores':>10} {'counted':>10} {'compile':>9}"
+        titles = f"{'kernel':<24} {'1 core':>10} {f'{cores} cores':>10} {'memory':>10} {'counted':>10} {'compile':>9}"
         print(f"{titles}   interpreter, smaller problem")
         device, small = Device(), Device()
         for problem, little in zip(problems(device, 1), problems(small, 8), strict=True):
             seconds, count, compile_seconds = measure(module, problem, 1)
             all_seconds, _, _ = measure(module, problem, 0)
+            fast_seconds, _, _ = measure(module, problem, 1, races=False)
             counted_seconds, _, _ = measure(module, problem, 1, counted=True)
             _, little_count, _ = measure(module, little, 1, runs=1)
             interpreter = Interpreter(module.module)
@@ -196,6 +205,7 @@ def main() -> None:
             rate = count / seconds
             print(
                 f"{problem.title:<24} {rate / 1e9:>6.2f} G/s {count / all_seconds / 1e9:>6.2f} G/s "
+                f"{count / fast_seconds / 1e9:>6.2f} G/s "
                 f"{count / counted_seconds / 1e9:>6.2f} G/s "
                 f"{compile_seconds:>7.2f} s   {slow / 1e6:.2f} M/s on {little.title}: {rate / slow:.0f}x slower"
             )

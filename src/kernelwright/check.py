@@ -19,6 +19,7 @@ from pathlib import Path
 import kernelwright
 from kernelwright import settings
 from kernelwright.confirmation import Confirmation
+from kernelwright.device.checks import LEFT_OUT
 from kernelwright.errors import EXIT_NO, EXIT_YES, UsageError
 from kernelwright.explain import advice, explain
 from kernelwright.explain.refused import REFUSED
@@ -75,6 +76,8 @@ class CheckOptions:
     ``auto``: drawn on a GPU, where ``get_inputs()`` allows it."""
     counted: bool = False
     """Count what each kernel does in one forward pass; only on the emulated device."""
+    checks: str = "all"
+    """What the emulated device looks for: ``all``, or ``memory``, which leaves out races."""
     timing: bool = True
     """Time a correct candidate; only on a GPU."""
     baselines: tuple[str, ...] = ("eager",)
@@ -189,7 +192,7 @@ def check(
             *_notes(evidence, random=seen.random),
             *confirmation.notes,
             *sanitized.notes,
-            *filter(None, [measured.note, _uncounted(plan, evidence)]),
+            *filter(None, [measured.note, _uncounted(plan, evidence), _unwatched(plan)]),
         ),
         candidate_stdout=printed[0],
         candidate_stderr=printed[1],
@@ -223,6 +226,7 @@ def _plan(problem: Path, candidate: Path, text: str, options: CheckOptions) -> P
         weights=options.weights,
         inputs=options.inputs,
         counted=options.counted,
+        checks=options.checks,
     )
 
 
@@ -403,6 +407,11 @@ def _uncounted(plan: Plan, evidence: Evidence) -> str:
     if not plan.counted or evidence.counters is not None:
         return ""
     return "counters (only the emulated device has them)" if plan.device != "emulated" else "counters (no trial ended)"
+
+
+def _unwatched(plan: Plan) -> str:
+    """What the emulated device was told not to look for."""
+    return LEFT_OUT[plan.checks] if plan.device == "emulated" else ""
 
 
 def _versions() -> dict[str, str]:

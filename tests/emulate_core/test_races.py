@@ -425,3 +425,13 @@ def test_a_racy_launch_finds_the_same_every_time() -> None:
 def test_event_numbers_that_run_out_bring_no_false_alarm() -> None:
     outcome = run("rounds_of_many", 1024, 40_000)
     assert (outcome.findings, outcome.observations) == ((), ())
+
+
+def test_the_check_can_be_left_out_and_the_result_stays() -> None:
+    x = DeviceArray(np.arange(256, dtype=np.float32), "x")
+    assert launch(compiled(SOURCE), "tree", 1, 256, x, 0, 0).findings
+    for first, last in ((0, 0), (1, 1)):
+        y = DeviceArray(np.ones(256, np.float32), "y")
+        outcome = launch(compiled(SOURCE), "tree", 1, 256, y, first, last, shared_races=False)
+        assert (outcome.findings, outcome.observations) == ((), ())
+    assert y.get()[0] == 256

@@ -235,3 +235,16 @@ def test_the_screen_names_the_line_that_moves_most_for_nothing() -> None:
     assert answer.stdout == "64\n"
     assert f"rows.cu:{line_of('rows.cu', '// read')}  global loads: 32.0 sectors/request, 4 would do" in answer.stderr
     assert "counters" not in ran("rows.cu").stderr
+
+
+def test_races_are_looked_for_unless_told_otherwise_and_then_the_report_says_so() -> None:
+    report = reported("racing.cu")
+    lines = {cause["line"] for cause in report["causes"]}
+    assert {line_of("racing.cu", "// shared"), line_of("racing.cu", "// global")} <= lines
+    assert report["not_checked"] == []
+    report = reported("racing.cu", "--checks", "memory")
+    assert (report["causes"], report["findings"], report["returncode"]) == ([], [], 0)
+    assert report["not_checked"] == ["races, and reads of shared memory that nobody wrote (--checks memory)"]
+    answer = ran("racing.cu", options=("--checks", "memory"))
+    assert answer.returncode == 0
+    assert "not checked" in answer.stderr

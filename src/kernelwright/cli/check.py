@@ -12,6 +12,7 @@ import click
 from kernelwright import settings
 from kernelwright.cli.output import console, write_json
 from kernelwright.cli.talk import Progress, say_note
+from kernelwright.device.checks import CHECKS
 from kernelwright.errors import MachineError, MissingFile, UsageError
 
 BASELINES = ("eager", "tf32", "compile", "max-autotune")
@@ -80,6 +81,13 @@ def setting(name: str) -> Callable[[str], Any]:
     "--no-confirm", is_flag=True, help="Trust the fast headers; do not compile against the real torch headers."
 )
 @click.option(
+    "--checks",
+    type=click.Choice(CHECKS),
+    default="all",
+    show_default=True,
+    help="What the emulated device looks for. 'memory' leaves out races, and is faster where threads share memory.",
+)
+@click.option(
     "--counters", "counted", is_flag=True, help="Count what each kernel does, by line, and name what makes it slow."
 )
 @click.option("--no-timing", is_flag=True, help="Do not time a correct candidate (only a GPU is timed).")
@@ -126,6 +134,7 @@ def check(
     memory_bytes: int | None,
     no_confirm: bool,
     counted: bool,
+    checks: str,
     no_timing: bool,
     baselines: tuple[str, ...],
     samples: int,
@@ -156,6 +165,7 @@ def check(
         memory_bytes=memory_bytes,
         confirm=False if no_confirm else None,
         counted=counted,
+        checks=checks,
         timing=not no_timing,
         baselines=baselines or ("eager",),
         samples=samples,
@@ -208,6 +218,7 @@ def check_options(
     memory_bytes: int | None = None,
     confirm: bool | None = None,
     counted: bool = False,
+    checks: str = "all",
     timing: bool = True,
     baselines: tuple[str, ...] = ("eager",),
     samples: int = 100,
@@ -232,6 +243,7 @@ def check_options(
         memory_bytes=settings.get("MEMORY", flag=memory_bytes),
         confirm=settings.get("CONFIRM", flag=confirm),
         counted=counted,
+        checks=checks,
         timing=timing,
         baselines=baselines,
         samples=samples,

@@ -11,6 +11,7 @@ from kernelwright import settings
 from kernelwright.cli.check import setting
 from kernelwright.cli.output import error_console, write_json
 from kernelwright.cli.talk import Progress
+from kernelwright.device.checks import CHECKS
 from kernelwright.errors import MissingFile
 
 
@@ -47,6 +48,13 @@ from kernelwright.errors import MissingFile
 )
 @click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="A macro to define. May be given again.")
 @click.option("--nvcc", "flags", multiple=True, metavar="FLAG", help="One more flag for nvcc. May be given again.")
+@click.option(
+    "--checks",
+    type=click.Choice(CHECKS),
+    default="all",
+    show_default=True,
+    help="What the emulated device looks for. 'memory' leaves out races, and is faster where threads share memory.",
+)
 @click.option("--counters", "counted", is_flag=True, help="Count what each kernel does, and show it by line.")
 @click.option("--json", "as_json", is_flag=True, help="Keep the program's output and print a report as JSON.")
 def run(
@@ -59,6 +67,7 @@ def run(
     defines: tuple[str, ...],
     flags: tuple[str, ...],
     counted: bool,
+    checks: str,
     as_json: bool,
 ) -> int:
     """Compile PROGRAM, a CUDA file with its own main(), and run it on the emulated device with ARGUMENTS.
@@ -81,6 +90,7 @@ def run(
         flags=flags,
         arguments=arguments,
         counted=counted,
+        checks=checks,
         captured=as_json,
     )
     report = core.run(program, options=options, progress=_Quiet())

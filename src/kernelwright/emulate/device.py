@@ -81,6 +81,8 @@ class EmulatedDevice:
     """Registers of each kernel by mangled name, as ptxas counted them; the build knows, PTX does not."""
     counted: bool = False
     """Count what kernels do."""
+    races: bool = True
+    """Look for races, and for reads of shared memory that nobody wrote."""
     _modules: dict[bytes, _Module] = field(default_factory=dict)
     _launches: dict[LaunchKey, LaunchFact] = field(default_factory=dict)
     _counters: dict[CountedKey, KernelCounters] = field(default_factory=dict)
@@ -185,6 +187,8 @@ class EmulatedDevice:
             before.dynamic_shared_bytes,
             cooperative=bool(asked.cooperative),
             counted=self.counted,
+            global_races=self.races,
+            shared_races=self.races,
         )
         if outcome.counters is not None:
             self._count(asked.kernel.decode(), outcome.counters)

@@ -230,13 +230,15 @@ class EmulatedModule:
         workers: int = 0,
         counted: bool = False,
         global_races: bool = True,
+        shared_races: bool = True,
     ) -> LaunchOutcome:
         """Run a kernel to its end.
 
         ``args``: the parameter block itself, or what cudaLaunchKernel takes: the addresses of the parameters' values (a
         ``void**`` as array, sequence or address). ``deadline_s``: wall-clock seconds after which the launch is
         stopped, 0 for none. ``workers``: the most threads to use, 0 for one a core. ``counted``: count what the kernel
-        does, too. ``global_races``: look for races in global memory. Static limits are the caller's.
+        does, too. ``global_races``: look for races in global memory; ``shared_races``: in shared memory, and for reads
+        of it that nobody wrote. Static limits are the caller's.
         """
         before = time.perf_counter()
         known = self.compiled(kernel, counted=counted)
@@ -265,6 +267,7 @@ class EmulatedModule:
             granule=code.granule,
             global_races=int(global_races),
             cooperative=int(cooperative),
+            shared_races=int(shared_races),
         )
         if code.cells is not None:
             run.cells = (ctypes.c_uint64 * (code.cells.number + 1))()

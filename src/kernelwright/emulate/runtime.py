@@ -75,6 +75,7 @@ class Run(ctypes.Structure):
         ("parallel", ctypes.c_uint32), ("resident_limit", ctypes.c_uint32), ("worker_limit", ctypes.c_uint32),
         ("granule", ctypes.c_uint32), ("cells", ctypes.POINTER(ctypes.c_uint64)), ("n_cells", ctypes.c_uint32),
         ("n_accesses", ctypes.c_uint32), ("global_races", ctypes.c_uint32), ("cooperative", ctypes.c_uint32),
+        ("shared_races", ctypes.c_uint32),
         ("error", ctypes.c_int32), ("interrupted", ctypes.c_int32),
         ("count", ctypes.c_uint64), ("findings", ctypes.POINTER(NativeFinding)), ("n_findings", ctypes.c_uint64),
         ("text", ctypes.POINTER(ctypes.c_char)), ("text_bytes", ctypes.c_uint64), ("where", ctypes.c_int32 * 64),

@@ -36,6 +36,8 @@ class ProgramReport:
     """What a GPU tolerates, yet may explain a wrong result."""
     unserved: tuple[str, ...] = ()
     """Parts of the CUDA API that the program asked for and the emulated device does not have, a sentence each."""
+    not_checked: tuple[str, ...] = ()
+    """What the emulated device was told not to look for."""
     device: DeviceFact | None = None
     counters: tuple[KernelCounters, ...] | None = None
     """What each kernel did, where it was asked for."""

@@ -24,6 +24,7 @@ from typing import IO
 
 import kernelwright
 from kernelwright.build import sass, toolchain
+from kernelwright.device.checks import LEFT_OUT
 from kernelwright.device.specs import spec
 from kernelwright.errors import EXIT_FAULT, EXIT_NO, InternalError
 from kernelwright.explain import advice
@@ -62,6 +63,8 @@ class RunOptions:
     """The program's own."""
     counted: bool = False
     """Count what each kernel does."""
+    checks: str = "all"
+    """``all``, or ``memory``, which leaves out races."""
     captured: bool = False
     """Keep what it prints for the report instead of passing it through."""
 
@@ -108,6 +111,7 @@ def run(program: Path, *, options: RunOptions, progress: Callable[[str], None]) 
         findings=case.findings,
         observations=case.observations,
         unserved=seen.unserved,
+        not_checked=tuple(filter(None, [LEFT_OUT[options.checks]])),
         device=case.device,
         counters=case.counters,
         stdout=ended.stdout,
@@ -151,6 +155,7 @@ def _process(
         "module": str(built.module.resolve()),
         "key": built.key,
         "counted": options.counted,
+        "checks": options.checks,
         "ptx": str(built.ptx),
         "kernels": [to_json(kernel) for kernel in built.record.kernels],
         # As if it had been compiled beside its source: programs look for their files from here.

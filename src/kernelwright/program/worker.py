@@ -15,6 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kernelwright.device.checks import watches_races
 from kernelwright.device.specs import spec
 from kernelwright.emulate import device as emulated
 from kernelwright.emulate import nativebuild, runtime, sites
@@ -60,6 +61,7 @@ class _Teller:
         self.memory: int = config["memory_bytes"]
         self.device = emulated.install(spec(config["presents_as"]), memory_limit_bytes=self.memory, with_torch=False)
         self.device.counted = bool(config["counted"])
+        self.device.races = watches_races(config["checks"])
         self.device.provide_ptx(config["key"], Path(config["ptx"]).read_text(encoding="utf-8"))
         self.device.provide_registers({kernel["name"]: kernel["registers"] for kernel in config["kernels"]})
         self.libc = ctypes.CDLL(None)

@@ -31,6 +31,7 @@ def render_program(report: ProgramReport, console: Console) -> None:
         labelled(console, "advice", advice_lines(report.advice))
         console.print()
     labelled(console, "not served", report.unserved)
+    labelled(console, "not checked", report.not_checked)
     console.print(_summary(report), style="dim", soft_wrap=True)
 
 

@@ -193,7 +193,8 @@ class _Session:
     # ---- parts -----------------------------------------------------------------------------------------------------
     def _open(self) -> None:
         self.say("opening the device")
-        opening = Opening(self.config["presents_as"], self.config["memory_bytes"], self.channel.send)
+        config = self.config
+        opening = Opening(config["presents_as"], config["memory_bytes"], self.channel.send, checks=config["checks"])
         self.device = DEVICES[self.config["device"]](opening)
 
     def _given(self, request: dict[str, Any], fds: list[int]) -> tuple[Inputs, int]:

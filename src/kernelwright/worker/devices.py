@@ -19,6 +19,7 @@ from kernelwright import build
 from kernelwright.build import sass, toolchain
 from kernelwright.counters.records import KernelCounters
 from kernelwright.device import cuda, emulated
+from kernelwright.device.checks import watches_races
 from kernelwright.emulate import runtime
 from kernelwright.records import DeviceFact, LaunchFact, to_json
 from kernelwright.worker.inputs import copied
@@ -37,6 +38,8 @@ class Opening:
     presents_as: str
     memory_bytes: int | None
     send: Event
+    checks: str = "all"
+    """What the emulated device looks for."""
 
 
 class Place(Protocol):
@@ -164,6 +167,7 @@ class Emulated(Host):
         self._adapter.prepare()
         self.device = self._adapter.device
         self.device.on_launch = self._on_launch
+        self.device.races = watches_races(opening.checks)
         self._sent = {"findings": 0, "observations": 0}
         self._printed = 0
 

@@ -137,6 +137,8 @@ class Plan:
     """``drawn``: by each process from the seed; ``handed``: from one to the other; ``auto``: drawn on a GPU."""
     counted: bool = False
     """Count what kernels do in the first trial's forward pass."""
+    checks: str = "all"
+    """What the emulated device looks for (device/checks.py)."""
 
 
 class Road:
@@ -458,7 +460,7 @@ def oracle_config(plan: Plan) -> dict[str, Any]:
 
 def candidate_config(plan: Plan) -> dict[str, Any]:
     """What a candidate's process is made for, whatever the candidate."""
-    return {"device": plan.device, "presents_as": plan.presents_as, "counted": plan.counted}
+    return {"device": plan.device, "presents_as": plan.presents_as, "counted": plan.counted, "checks": plan.checks}
 
 
 def _where_drawn(plan: Plan) -> str:

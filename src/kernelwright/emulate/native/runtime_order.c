@@ -16,6 +16,7 @@ kw_shadow *kw_new_shadow(const kw_run *r, uint32_t warps) {
   kw_shadow *s = calloc(1, sizeof *s);
   if (!s) return NULL;
   s->shift = r->granule == 1 ? 0 : r->granule == 2 ? 1 : 2;
+  s->unwatched = !r->shared_races;
   s->granules = (uint32_t)((r->static_shared + r->dynamic_shared) >> s->shift) + KW_LANES;
   s->n_sites = r->n_sites;
   s->warps = warps;

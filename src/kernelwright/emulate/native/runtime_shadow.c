@@ -186,7 +186,7 @@ void kw_judge(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const ui
 
 void kw_touch(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint32_t *a, const uint8_t *data,
               uint32_t step) {
-  judge(w, mask, site, bytes, a, data, step, 1);
+  if (!w->shadow->unwatched) judge(w, mask, site, bytes, a, data, step, 1);
 }
 
 void kw_touch_generic(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, const uint8_t *data, uint32_t step) {
@@ -196,7 +196,7 @@ void kw_touch_generic(kw_warp *w, uint32_t mask, uint32_t site, uint32_t bytes, 
     a[l] = (uint32_t)past;
     inside |= (uint32_t)(past < w->total_shared) << l;
   }
-  if (inside & mask) judge(w, inside & mask, site, bytes, a, data, step, 1);
+  if (inside & mask && !w->shadow->unwatched) judge(w, inside & mask, site, bytes, a, data, step, 1);
 }
 
 /* ---- memory that holds poison */

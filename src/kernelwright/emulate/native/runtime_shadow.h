@@ -39,6 +39,7 @@ struct kw_shadow {
   uint32_t *events;                     /* [KW_RECENT_EVENTS]: the site of event `full + i` */
   uint32_t *seen, *first;               /* [warps][sites]: the last event of a site; its first since the warp's barrier */
   uint32_t granules, n_lines, shift, n_sites, warps; /* shift: log2 of a granule's bytes */
+  int unwatched;                        /* nothing is entered, nothing judged */
   uint32_t next, full, start;           /* the next event; the first since the last whole barrier; the first of the block */
   uint32_t interval[KW_LANES];          /* each warp: the first event since its last barrier */
   uint32_t known[KW_LANES][KW_LANES];   /* [w][v]: events of warp v below this come before what warp w does now */
@@ -269,6 +270,7 @@ INLINE void kw_scattered_store(kw_warp *w, uint32_t mask, uint32_t site, const u
 
 #define KW_BY_GRANULE(call, bytes, ...)                                                                                \
   do {                                                                                                                 \
+    if (__builtin_expect(w->shadow->unwatched, 0)) break;                                                              \
     if (w->shadow->shift == 2) call(__VA_ARGS__, (bytes) >= 4 ? (int)(bytes) / 4 : 1);                                 \
     else if (w->shadow->shift == 1) call(__VA_ARGS__, (bytes) >= 2 ? (int)(bytes) / 2 : 1);                            \
     else call(__VA_ARGS__, (int)(bytes));                                                                              \

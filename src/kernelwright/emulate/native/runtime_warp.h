@@ -150,6 +150,7 @@ struct kw_run {
   uint64_t *cells;              /* n_cells counters to fill in; NULL: the launch is not counted */
   uint32_t n_cells, n_accesses;
   uint32_t global_races, cooperative; /* 1: look for races in global memory; 1: all blocks are resident from the start */
+  uint32_t shared_races;        /* 1: look for races in shared memory, and for reads of it that nobody wrote */
   /* results */
   int32_t error, interrupted;
   uint64_t count;
