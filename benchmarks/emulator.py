@@ -2,9 +2,8 @@
 
 Run ``python benchmarks/emulator.py``; it needs nvcc. Figures are thread instructions a second (PTX instructions times
 the threads that ran them, control flow included), the best of several runs on one core and on all; compiling is shown
-apart. "Memory" is one core without the
-race checks (``--checks memory``). "Counted" is one core with counters on as well (``--counters``). The interpreter runs the same kernel on a
-smaller problem, in the same process.
+apart. "Memory" is one core without the race checks (``--checks memory``), "counted" one core with counters on as well
+(``--counters``). The interpreter runs the same kernel on a smaller problem, in the same process.
 """
 
 from __future__ import annotations
