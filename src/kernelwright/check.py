@@ -8,40 +8,28 @@ said so in the verdict.
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import os
-import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import kernelwright
-from kernelwright import settings
+from kernelwright import outcome, settings
 from kernelwright.confirmation import Confirmation
-from kernelwright.device.checks import LEFT_OUT
 from kernelwright.errors import EXIT_NO, EXIT_YES, UsageError
 from kernelwright.explain import advice, explain
-from kernelwright.explain.refused import REFUSED
 from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.stage import measure
 from kernelwright.prebuild import Prebuild
 from kernelwright.problem.layout import Outline, outline, read_source
-from kernelwright.records import (
-    Cause,
-    Evidence,
-    Finding,
-    Stage,
-    StageResult,
-    StageStatus,
-    Verdict,
-    VerdictWord,
-)
+from kernelwright.records import Evidence, Stage, StageStatus, Verdict, VerdictWord
 from kernelwright.sanitize import Question, Sanitized, crashed, sanitize
 from kernelwright.warm import Warm
 from kernelwright.worker import limits
 from kernelwright.worker.alone import Alone
-from kernelwright.worker.road import CandidateStopped, Plan, Road, Seen, trial_seed
+from kernelwright.worker.plan import Plan, trial_seed
+from kernelwright.worker.road import CandidateStopped, Road
+from kernelwright.worker.seen import Seen
 
 CONFIRM_SECONDS = 15.0
 """How long to wait for the real torch headers where the verdict is not "correct" anyway: a splice takes 9 s."""
@@ -156,7 +144,7 @@ def check(
         problem_file=str(problem),
         candidate_file=str(candidate),
         candidate_text=text,
-        stages=_stages(seen, refused=any(record.confirmed is False for record in builds)),
+        stages=outcome.stages(seen, refused=any(record.confirmed is False for record in builds)),
         builds=builds,
         exception=seen.exception,
         exit=seen.exit,
@@ -171,7 +159,7 @@ def check(
     )
     causes = sanitized.all_causes(explain(evidence))
     return Verdict(
-        verdict=_word(evidence, causes, random=seen.random),
+        verdict=outcome.word(evidence, causes, random=seen.random),
         problem=str(problem),
         candidate=str(candidate),
         # A speed that was not shown is no failure that a cause could explain.
@@ -186,13 +174,13 @@ def check(
         findings=evidence.findings,
         sanitizers=sanitized.tools,
         device=evidence.device,
-        versions=_versions(),
+        versions=outcome.versions(),
         notes=(
             *seen.notes,
-            *_notes(evidence, random=seen.random),
+            *outcome.notes(plan, evidence, random=seen.random),
             *confirmation.notes,
             *sanitized.notes,
-            *filter(None, [measured.note, _uncounted(plan, evidence), _unwatched(plan)]),
+            *filter(None, [measured.note]),
         ),
         candidate_stdout=printed[0],
         candidate_stderr=printed[1],
@@ -265,7 +253,7 @@ def _sanitized(
         crashed=crashed(seen.exception, seen.exit),
         hung=seen.stopped_in is Stage.RUN and seen.exit is not None and seen.exit.timed_out,
         timeout_s=options.timeout_s,
-        wrong=bool(seen.trials) and not _all_passed(seen),
+        wrong=bool(seen.trials) and not outcome.all_passed(seen),
     )
     return sanitize(question, replay, progress)
 
@@ -278,8 +266,9 @@ def _measure_plan(
         return f"not checked ({plan.device} device)"
     if not options.timing:
         return "not asked for"
-    whole = len(seen.trials) == plan.trials and _all_passed(seen) and not (seen.facts or seen.mutated or seen.random)
-    if seen.stopped_in is not None or not whole or sanitized.findings:
+    whole = len(seen.trials) == plan.trials and outcome.all_passed(seen)
+    against = seen.facts or seen.mutated or seen.random or sanitized.findings
+    if seen.stopped_in is not None or not whole or against:
         return "only a correct candidate is timed"
     found = _timing_plan(plan, problem_text, options)
     return replace(found, weights=seen.weights, atol=seen.atol, rtol=seen.rtol)
@@ -311,119 +300,4 @@ def device_of(chosen: str) -> str:
     if chosen != "auto":
         return chosen
     shown = Path("/dev/nvidiactl").exists() and os.environ.get("CUDA_VISIBLE_DEVICES", "0") not in ("", "-1")
-    return "cuda" if shown and "+cpu" not in _version("torch") else "emulated"
-
-
-def _stages(seen: Seen, *, refused: bool) -> tuple[StageResult, ...]:
-    """Each stage's outcome: passed before the one that stopped, not run after it."""
-    results: list[StageResult] = []
-    stopped = Stage.BUILD if refused and seen.stopped_in is None else seen.stopped_in
-    order = [Stage.LOAD, Stage.BUILD, Stage.RUN, Stage.JUDGE]
-    build_seconds = sum(record.seconds for record in seen.builds)
-    for stage in order:
-        seconds = build_seconds if stage is Stage.BUILD else seen.seconds.get(stage, 0.0)
-        if stage is stopped and _refusals(seen):
-            note = f"not checked: the emulated device does not know {_refusals(seen)[0].access or 'its PTX'}"
-            results.append(StageResult(stage, StageStatus.NOT_RUN, seconds, note))
-        elif stage is stopped:
-            note = "the real torch headers refuse what the fast ones accepted" if refused else _why(seen)
-            results.append(StageResult(stage, StageStatus.FAILED, seconds, note))
-        elif stage is Stage.BUILD and not seen.builds:
-            results.append(StageResult(stage, StageStatus.NOT_RUN, 0.0, "the candidate builds no extension"))
-        elif stopped is not None and order.index(stage) > order.index(stopped) and not seen.trials:
-            word = "was not finished" if _refusals(seen) else "failed"
-            results.append(StageResult(stage, StageStatus.NOT_RUN, 0.0, f"{stopped.value} {word}"))
-        elif stage is Stage.JUDGE and seen.trials and not _all_passed(seen):
-            results.append(StageResult(stage, StageStatus.FAILED, seconds, "an output is not the reference's"))
-        else:
-            results.append(StageResult(stage, StageStatus.PASSED, seconds))
-    return tuple(results)
-
-
-def _refusals(seen: Seen) -> list[Finding]:
-    """What the emulated device did not know; empty where it stopped at anything else."""
-    return seen.findings if all(finding.cause == REFUSED for finding in seen.findings) else []
-
-
-def _why(seen: Seen) -> str:
-    if seen.exit is not None:
-        exit = seen.exit
-        how = (
-            "it ran out of time"
-            if exit.timed_out
-            else "it ran out of memory"
-            if exit.out_of_memory
-            else "it broke off its messages"
-            if exit.returncode is None and not exit.signal
-            else f"its process ended with {exit.signal or f'exit status {exit.returncode}'}"
-        )
-        return f"{how} during {exit.during}" if exit.during else how
-    if seen.exception is not None:
-        first = seen.exception.message.strip().splitlines()
-        return f"{seen.exception.type}: {first[0][:200] if first else ''}"
-    return ""
-
-
-def _all_passed(seen: Seen) -> bool:
-    return all(trial.passed for trial in seen.trials)
-
-
-def _word(evidence: Evidence, causes: tuple[Cause, ...], *, random: bool) -> VerdictWord:
-    """The verdict's word: the gravest that the evidence allows, from cheating down to correct."""
-    numerics = evidence.numerics
-    if any(cause.id.startswith("cheat.") for cause in causes):
-        return VerdictWord.CHEATING
-    if evidence.findings and all(finding.cause == REFUSED for finding in evidence.findings):
-        return VerdictWord.UNSURE
-    failed = any(stage.status is StageStatus.FAILED and stage.stage is not Stage.JUDGE for stage in evidence.stages)
-    if failed or evidence.exception or evidence.exit or evidence.findings:
-        return VerdictWord.FAILED
-    if numerics is None or not numerics.trials:
-        return VerdictWord.UNSURE
-    passed = all(trial.passed for trial in numerics.trials)
-    if random and not passed:
-        return VerdictWord.UNSURE
-    if not passed or evidence.outputs or numerics.mutated:
-        return VerdictWord.WRONG
-    return VerdictWord.CORRECT
-
-
-def _notes(evidence: Evidence, *, random: bool) -> list[str]:
-    """What the verdict does not rest on."""
-    notes: list[str] = []
-    numerics = evidence.numerics
-    if random:
-        notes.append("the reference's forward pass draws random numbers, so no second implementation can equal it")
-    if numerics is not None and numerics.oracle not in ("", "float64") and not numerics.oracle.startswith("float64 in"):
-        notes.append(f"compared with the {numerics.oracle}: precision was not checked")
-    if numerics is not None and numerics.passing_impostors:
-        names = ", ".join(numerics.passing_impostors)
-        notes.append(f"the tolerance cannot tell right from wrong here: {names} would pass, too")
-    return notes
-
-
-def _uncounted(plan: Plan, evidence: Evidence) -> str:
-    """Why there are no counters although they were asked for; empty where there are, or nobody asked."""
-    if not plan.counted or evidence.counters is not None:
-        return ""
-    return "counters (only the emulated device has them)" if plan.device != "emulated" else "counters (no trial ended)"
-
-
-def _unwatched(plan: Plan) -> str:
-    """What the emulated device was told not to look for."""
-    return LEFT_OUT[plan.checks] if plan.device == "emulated" else ""
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "kernelwright": kernelwright.__version__,
-        "torch": _version("torch"),
-        "python": platform.python_version(),
-    }
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+    return "cuda" if shown and "+cpu" not in outcome.version("torch") else "emulated"

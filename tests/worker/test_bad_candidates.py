@@ -7,7 +7,7 @@ from tests.worker.conftest import BODY_LINE, Run
 
 import kernelwright.check
 from kernelwright.records import Evidence, Stage, StageStatus, Verdict, VerdictWord
-from kernelwright.worker.road import trial_seed
+from kernelwright.worker.plan import trial_seed
 
 
 @pytest.fixture

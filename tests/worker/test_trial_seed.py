@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelwright.worker.road import trial_seed
+from kernelwright.worker.plan import trial_seed
 
 pytestmark = pytest.mark.tiny
 

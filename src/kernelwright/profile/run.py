@@ -29,7 +29,7 @@ from kernelwright.profile.roofline import points, seconds
 from kernelwright.records import DeviceFact, Stage, StageStatus, Verdict, from_json
 from kernelwright.worker import alone
 from kernelwright.worker import tool as outside
-from kernelwright.worker.road import trial_seed
+from kernelwright.worker.plan import trial_seed
 
 MOST_LAUNCHES = 40
 """ncu runs each launch ten to twenty times over."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from kernelwright.counters.records import KernelCounters
@@ -22,7 +21,6 @@ from kernelwright.records import (
     ExceptionFact,
     Finding,
     LaunchFact,
-    Numerics,
     OutputFact,
     OutputNumerics,
     ProcessExit,
@@ -32,7 +30,9 @@ from kernelwright.records import (
     Trial,
     from_json,
 )
-from kernelwright.worker import limits
+from kernelwright.worker.plan import Plan, trial_seed
+from kernelwright.worker.seen import Seen
+from kernelwright.worker.start import start_candidate, start_oracle
 from kernelwright.worker.supervisor import Message, Supervisor, Worker, WorkerEnded
 from kernelwright.worker.weights import agree, why_not_loadable
 from kernelwright.worker.wire import close_all
@@ -42,103 +42,10 @@ SLOW_SECONDS = 60.0
 OPEN_SECONDS = 900.0
 """Opening the emulated device compiles its native parts on first use (20 s alone, minutes on a busy machine); that is
 our time, not the candidate's."""
-START_BYTES = 1 << 30
-"""What a worker has before foreign code runs: torch and its own pages."""
 
 
 class CandidateStopped(Exception):
     """The candidate raised or ended: nothing more can be asked of it."""
-
-
-@dataclass
-class Seen:
-    """Everything the two processes told, as it came."""
-
-    builds: list[BuildRecord] = field(default_factory=list)
-    confirm_requests: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    observations: list[Finding] = field(default_factory=list)
-    suspicions: list[Suspicion] = field(default_factory=list)
-    launches: list[LaunchFact] = field(default_factory=list)
-    counters: list[KernelCounters] | None = None
-    """Of the first trial's forward pass, where they were asked for and it ended."""
-    facts: list[OutputFact] = field(default_factory=list)
-    trials: list[Trial] = field(default_factory=list)
-    mutated: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    exception: ExceptionFact | None = None
-    exit: ProcessExit | None = None
-    stopped_in: Stage | None = None
-    """The stage in which the candidate raised or ended."""
-    device: DeviceFact | None = None
-    oracle: str = ""
-    inputs: str = ""
-    """Where the trials' inputs came from."""
-    atol: float = 0.0
-    rtol: float = 0.0
-    random: bool = False
-    """The reference's forward pass draws random numbers."""
-    impostors: tuple[str, ...] | None = None
-    weights: str = "none"
-    weights_note: str = ""
-    seconds: dict[Stage, float] = field(default_factory=dict)
-    leaving_frames: tuple[SourceLine, ...] = ()
-    kernel_frames: tuple[SourceLine, ...] = ()
-    """Where an interrupted kernel was, innermost first."""
-
-    @property
-    def well(self) -> bool:
-        """Nothing that was seen speaks against the candidate."""
-        against = (self.exception, self.exit, self.findings, self.facts, self.mutated)
-        return bool(self.trials) and all(trial.passed for trial in self.trials) and not any(against)
-
-    def numerics(self) -> Numerics | None:
-        """The trials as a record; None where none was judged."""
-        if not self.trials:
-            return None
-        grades = [o.precision for trial in self.trials for o in trial.outputs if o.precision is not None]
-        return Numerics(
-            atol=self.atol,
-            rtol=self.rtol,
-            oracle=self.oracle,
-            inputs=self.inputs,
-            weights=self.weights,
-            trials=tuple(self.trials),
-            precision=max(grades, key=_COARSENESS.index) if grades else None,
-            discriminating=None if self.impostors is None else not self.impostors,
-            passing_impostors=self.impostors or (),
-            mutated=tuple(dict.fromkeys(self.mutated)),
-            weights_note=self.weights_note,
-        )
-
-
-_COARSENESS = ("fp64", "fp32", "tf32", "fp16", "bf16", "worse")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to check, in the supervisor's terms."""
-
-    problem: Path
-    candidate: Path
-    text: str
-    """The candidate's source."""
-    sets: dict[str, str]
-    device: str
-    presents_as: str
-    trials: int
-    seed: int
-    atol: float | None
-    rtol: float | None
-    timeout_s: float
-    memory_bytes: int
-    weights: str
-    inputs: str = "auto"
-    """``drawn``: by each process from the seed; ``handed``: from one to the other; ``auto``: drawn on a GPU."""
-    counted: bool = False
-    """Count what kernels do in the first trial's forward pass."""
-    checks: str = "all"
-    """What the emulated device looks for (device/checks.py)."""
 
 
 class Road:
@@ -430,58 +337,6 @@ class Road:
         return time.monotonic() - self._started
 
 
-def start_oracle(supervisor: Supervisor, plan: Plan) -> Worker:
-    """A process for the problem."""
-    config = {**oracle_config(plan), "budget_bytes": limits.default_memory_bytes() // 4}
-    worker = supervisor.start("oracle", config, file=str(plan.problem))
-    worker.memory_bytes = limits.available_bytes() * 9 // 10 + START_BYTES
-    return worker
-
-
-def start_candidate(supervisor: Supervisor, plan: Plan) -> Worker:
-    """A process for one candidate; which one, it hears when it is opened."""
-    config = {**candidate_config(plan), "memory_bytes": plan.memory_bytes}
-    worker = supervisor.start("candidate", config, file=str(plan.candidate))
-    worker.memory_bytes = plan.memory_bytes + START_BYTES
-    return worker
-
-
-def oracle_config(plan: Plan) -> dict[str, Any]:
-    """What an oracle's process is made for."""
-    return {
-        "problem": str(plan.problem),
-        "sets": plan.sets,
-        "seed": plan.seed,
-        "atol": plan.atol,
-        "rtol": plan.rtol,
-        "place": "cuda:0" if plan.device == "cuda" else "cpu",
-    }
-
-
-def candidate_config(plan: Plan) -> dict[str, Any]:
-    """What a candidate's process is made for, whatever the candidate."""
-    return {"device": plan.device, "presents_as": plan.presents_as, "counted": plan.counted, "checks": plan.checks}
-
-
-def _where_drawn(plan: Plan) -> str:
-    """The device that inputs are drawn on; empty where they are made once and handed over."""
-    if plan.inputs == "handed" or (plan.inputs == "auto" and plan.device != "cuda"):
-        return ""
-    return "cuda:0" if plan.device == "cuda" else "cpu"
-
-
-def trial_seed(seed: int, index: int) -> int:
-    """Seed (32 bits) of trial ``index``'s inputs: far from ``seed``, which the weights are drawn from.
-
-    Were they equal, row i of ``torch.rand(batch, features)`` would be row i of a linear layer's weights, and a product
-    of the two the most unusual one there is. The mixing is SplitMix64's finaliser (Steele et al., 2014).
-    """
-    mixed = (seed + (index + 1) * 0x9E3779B97F4A7C15) % 2**64
-    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB % 2**64
-    return (mixed ^ (mixed >> 31)) % 2**32
-
-
 def _memory_ran_out(fact: ExceptionFact) -> bool:
     """Whether an exception says that memory could not be had: Python's, the CPU allocator's, CUDA's."""
     return (
@@ -489,3 +344,10 @@ def _memory_ran_out(fact: ExceptionFact) -> bool:
         or "can't allocate memory" in fact.message
         or "CUDA out of memory" in fact.message
     )
+
+
+def _where_drawn(plan: Plan) -> str:
+    """The device that inputs are drawn on; empty where they are made once and handed over."""
+    if plan.inputs == "handed" or (plan.inputs == "auto" and plan.device != "cuda"):
+        return ""
+    return "cuda:0" if plan.device == "cuda" else "cpu"
