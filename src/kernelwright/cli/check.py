@@ -3,59 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kernelwright import settings
+from kernelwright.cli import flags
 from kernelwright.cli.output import console, write_json
 from kernelwright.cli.talk import Progress, say_note
-from kernelwright.device.checks import CHECKS
-from kernelwright.errors import MachineError, MissingFile, UsageError
+from kernelwright.errors import MachineError
 
 BASELINES = ("eager", "tf32", "compile", "max-autotune")
 """What ``--baseline`` takes; tests hold it to the measure room's own table."""
 
 
-def setting(name: str) -> Callable[[str], Any]:
-    """A reader of an option's value that takes what setting ``name`` takes, and complains in its words."""
-    entry = settings.TABLE[name]
-
-    def value(text: str) -> Any:
-        try:
-            return entry.read(text)
-        except ValueError as error:
-            words = str(error)
-            raise click.BadParameter(words if words.startswith("expected") else f"expected {entry.kind}") from None
-
-    return value
-
-
 @click.command(short_help="Check a candidate against a problem, and explain what fails.")
-@click.argument("problem", type=click.Path(path_type=Path))
-@click.argument("candidate", type=click.Path(path_type=Path))
-@click.option(
-    "--set",
-    "sets",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a module-level constant of the problem, such as a size. May be given again.",
-)
-@click.option(
-    "--as",
-    "presents_as",
-    metavar="GPU",
-    help="The data sheet that the emulated device presents; 'kernelwright specs' lists them.  [default: h200]",
-)
-@click.option(
-    "--device",
-    type=click.Choice(settings.DEVICES),
-    help="What the candidate runs on; auto takes a GPU where there is one.  [default: auto]",
-)
-@click.option("--trials", type=setting("TRIALS"), metavar="N", help="Fresh inputs to compare on.  [default: 3]")
-@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of weights and inputs.")
+@flags.problem
+@flags.candidate
+@flags.sets
+@flags.presents_as
+@flags.device
+@click.option("--trials", type=flags.setting("TRIALS"), metavar="N", help="Fresh inputs to compare on.  [default: 3]")
+@flags.seed
 @click.option(
     "--inputs",
     type=click.Choice(settings.INPUTS),
@@ -63,30 +33,12 @@ def setting(name: str) -> Callable[[str], Any]:
 )
 @click.option("--atol", type=click.FloatRange(min=0), metavar="NUMBER", help="Absolute tolerance.  [default: by dtype]")
 @click.option("--rtol", type=click.FloatRange(min=0), metavar="NUMBER", help="Relative tolerance.  [default: by dtype]")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=setting("TIMEOUT"),
-    metavar="SECONDS",
-    help="Longest the candidate may take in all.  [default: 300]",
-)
-@click.option(
-    "--memory",
-    "memory_bytes",
-    type=setting("MEMORY"),
-    metavar="SIZE",
-    help="Most memory that the candidate may take, such as 16G.  [default: three quarters of what is free]",
-)
+@flags.timeout("Longest the candidate may take in all.  [default: 300]")
+@flags.memory("Most memory that the candidate may take, such as 16G.  [default: three quarters of what is free]")
 @click.option(
     "--no-confirm", is_flag=True, help="Trust the fast headers; do not compile against the real torch headers."
 )
-@click.option(
-    "--checks",
-    type=click.Choice(CHECKS),
-    default="all",
-    show_default=True,
-    help="What the emulated device looks for. 'memory' leaves out races, and is faster where threads share memory.",
-)
+@flags.checks
 @click.option(
     "--counters", "counted", is_flag=True, help="Count what each kernel does, by line, and name what makes it slow."
 )
@@ -149,11 +101,9 @@ def check(
     Without a GPU the candidate's CUDA runs on the emulated device; on a GPU a correct one is timed, too.
     Exit status 0: correct; 1: not.
     """
-    for role, path in (("problem", problem), ("candidate", candidate)):
-        if not path.is_file():
-            raise MissingFile(role=role, path=path)
+    flags.need(problem, candidate)
     options = check_options(
-        sets=read_sets(sets),
+        sets=flags.read_sets(sets),
         presents_as=presents_as,
         device=device,
         trials=trials,
@@ -251,14 +201,3 @@ def check_options(
         require_speedup=require_speedup,
         sanitize=sanitize,
     )
-
-
-def read_sets(pairs: tuple[str, ...]) -> dict[str, str]:
-    """``{"M": "64"}`` from ``("M=64",)``. Raises ``UsageError``."""
-    sets: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip().isidentifier() or not value.strip():
-            raise UsageError(f"--set {pair} is not NAME=VALUE", hint="for example --set M=64")
-        sets[name.strip()] = value.strip()
-    return sets

@@ -7,48 +7,21 @@ from pathlib import Path
 import click
 
 from kernelwright import settings
-from kernelwright.cli.check import read_sets, setting
+from kernelwright.cli import flags
 from kernelwright.cli.output import console, write_json
 from kernelwright.cli.talk import Progress, say_note
-from kernelwright.errors import MissingFile, UsageError
+from kernelwright.errors import UsageError
 
 
 @click.command(short_help="Counters by kernel and line, reasons in words, a roofline picture.")
-@click.argument("problem", type=click.Path(path_type=Path))
-@click.argument("candidate", type=click.Path(path_type=Path))
-@click.option(
-    "--set",
-    "sets",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a module-level constant of the problem, such as a size. May be given again.",
-)
-@click.option(
-    "--as",
-    "presents_as",
-    metavar="GPU",
-    help="The data sheet that the emulated device presents; 'kernelwright specs' lists them.  [default: h200]",
-)
-@click.option(
-    "--device",
-    type=click.Choice(settings.DEVICES),
-    help="What the candidate runs on; auto takes a GPU where there is one.  [default: auto]",
-)
-@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of weights and inputs.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=setting("TIMEOUT"),
-    metavar="SECONDS",
-    help="Longest each run of the candidate may take.  [default: 300]",
-)
-@click.option(
-    "--memory",
-    "memory_bytes",
-    type=setting("MEMORY"),
-    metavar="SIZE",
-    help="Most memory that the candidate may take on the emulated device, such as 16G.",
-)
+@flags.problem
+@flags.candidate
+@flags.sets
+@flags.presents_as
+@flags.device
+@flags.seed
+@flags.timeout("Longest each run of the candidate may take.  [default: 300]")
+@flags.memory("Most memory that the candidate may take on the emulated device, such as 16G.")
 @click.option(
     "--launches",
     type=click.IntRange(min=1),
@@ -79,14 +52,12 @@ def profile(
     On a GPU ncu counts (clocks are left alone) and PyTorch's profiler traces; without ncu or without a GPU the emulated
     device counts the same kernels, and the report says so. Exit status 0; 1 where the candidate does not run.
     """
-    for role, path in (("problem", problem), ("candidate", candidate)):
-        if not path.is_file():
-            raise MissingFile(role=role, path=path)
+    flags.need(problem, candidate)
     from kernelwright import profile as core
     from kernelwright.device.specs import spec
 
     options = core.ProfileOptions(
-        sets=read_sets(sets),
+        sets=flags.read_sets(sets),
         device=settings.get("DEVICE", flag=device),
         presents_as=spec(settings.get("AS", flag=presents_as)).key,
         seed=seed,

@@ -8,36 +8,18 @@ from pathlib import Path
 import click
 
 from kernelwright import settings
-from kernelwright.cli.check import setting
+from kernelwright.cli import flags
 from kernelwright.cli.output import error_console, write_json
 from kernelwright.cli.talk import Progress
-from kernelwright.device.checks import CHECKS
 from kernelwright.errors import MissingFile
 
 
 @click.command(short_help="Run a CUDA program without a GPU, with every check on.")
 @click.argument("program", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "--as",
-    "presents_as",
-    metavar="GPU",
-    help="The data sheet that the emulated device presents; 'kernelwright specs' lists them.  [default: h200]",
-)
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=setting("TIMEOUT"),
-    metavar="SECONDS",
-    help="Longest the program may take, once compiled.  [default: 300]",
-)
-@click.option(
-    "--memory",
-    "memory_bytes",
-    type=setting("MEMORY"),
-    metavar="SIZE",
-    help="Most memory that the program may take, such as 16G.  [default: three quarters of what is free]",
-)
+@flags.presents_as
+@flags.timeout("Longest the program may take, once compiled.  [default: 300]")
+@flags.memory("Most memory that the program may take, such as 16G.  [default: three quarters of what is free]")
 @click.option(
     "-I",
     "include",
@@ -48,13 +30,7 @@ from kernelwright.errors import MissingFile
 )
 @click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="A macro to define. May be given again.")
 @click.option("--nvcc", "flags", multiple=True, metavar="FLAG", help="One more flag for nvcc. May be given again.")
-@click.option(
-    "--checks",
-    type=click.Choice(CHECKS),
-    default="all",
-    show_default=True,
-    help="What the emulated device looks for. 'memory' leaves out races, and is faster where threads share memory.",
-)
+@flags.checks
 @click.option("--counters", "counted", is_flag=True, help="Count what each kernel does, and show it by line.")
 @click.option("--json", "as_json", is_flag=True, help="Keep the program's output and print a report as JSON.")
 def run(

@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
-from kernelwright.cli.check import check, check_options, keep, read_sets
+from kernelwright.cli import flags
+from kernelwright.cli.check import check, check_options, keep
 from kernelwright.cli.output import console
 from kernelwright.cli.talk import Progress, say_error, say_note
-from kernelwright.errors import EXIT_NO, KernelwrightError, MissingFile
+from kernelwright.errors import EXIT_NO, KernelwrightError
 
 _LEFT_OUT = frozenset({"as_json", "require_speedup"})
 """Options of ``check`` that only mean something where somebody reads its exit status or its output as data."""
@@ -33,10 +34,8 @@ def watch(problem: Path, candidate: Path, **given: Any) -> int:
     from kernelwright.report import render
     from kernelwright.watch import Session, saves
 
-    for role, path in (("problem", problem), ("candidate", candidate)):
-        if not path.is_file():
-            raise MissingFile(role=role, path=path)
-    given["sets"] = read_sets(given["sets"])
+    flags.need(problem, candidate)
+    given["sets"] = flags.read_sets(given["sets"])
     given["confirm"] = False if given.pop("no_confirm") else None
     given["timing"] = not given.pop("no_timing")
     given["baselines"] = given["baselines"] or ("eager",)
