@@ -172,6 +172,8 @@ def settings_page() -> str:
     ]
     for setting in settings.SETTINGS:
         default = {None: "unset", True: "1", False: "0"}.get(setting.default, setting.default)
+        if setting.kind == "size" and isinstance(default, int):
+            default = f"{default / 2**30:g}G"
         flag = f"`{setting.flag}`" if setting.flag else ""
         kind = setting.kind.replace("|", "\\|")
         parts.append(f"| `{setting.variable}` | `{setting.key}` | {flag} | {kind} | {default} | {setting.help} |\n")

@@ -68,7 +68,7 @@ def evict(*, limit: int | None = None, now: float | None = None) -> Evicted:
         enough = held <= most or held - freed <= most * TARGET
         if moment - entry.used < SPARED_S or (enough and not abandoned):
             continue
-        if _remove(entry.path):
+        if remove(entry.path):
             freed += entry.size
             count += 1
     return Evicted(held, freed, count)
@@ -121,7 +121,8 @@ def _entry(path: Path) -> Entry | None:
     return Entry(path, sum(512 * part.st_blocks for part in (status, *files)), status.st_mtime)
 
 
-def _remove(path: Path) -> bool:
+def remove(path: Path) -> bool:
+    """Take ``path`` away in one rename; whether it was there and could be."""
     leaving = path.with_name(f"{LEAVING}{os.getpid()}-{path.name}")
     try:
         path.rename(leaving)

@@ -53,6 +53,26 @@ def test_a_second_ask_says_that_it_was_there() -> None:
     assert cache.obtain("kind", "twice", lambda folder: None)[1] is True
 
 
+def test_an_entry_whose_other_is_gone_is_made_anew_and_both_count_as_used(tmp_path: Path) -> None:
+    def make(folder: Path) -> None:
+        made, _ = cache.obtain("prefix", "one", lambda inner: None)
+        (folder / "other").write_text(made.name)
+
+    def other(entry: Path) -> tuple[str, str]:
+        return "prefix", (entry / "other").read_text()
+
+    def ask() -> bool:
+        return cache.obtain("kind", "leaning", make, leans_on=other)[1]
+
+    assert (ask(), ask()) == (False, True)
+    os.utime(cache.root() / "prefix" / "one", (0, 0))
+    assert ask() is True
+    assert (cache.root() / "prefix" / "one").stat().st_mtime > 0
+    (cache.root() / "prefix" / "one").rmdir()
+    assert (ask(), ask()) == (False, True)
+    assert (cache.root() / "prefix" / "one").is_dir()
+
+
 def test_digests_see_the_borders_of_their_parts() -> None:
     assert cache.digest("ab", "c") != cache.digest("a", "bc")
     assert len(cache.placeholder(3)) == len(cache.digest("x"))

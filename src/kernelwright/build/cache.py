@@ -2,8 +2,9 @@
 
 Why: a rebuild of unchanged sources must cost milliseconds, and any number of processes may build at once. The rule: an
 entry is a folder named by the digest of all that determines it; it appears in one rename, under a lock of its own, and
-is never changed afterwards. A killed build leaves only a ``.making-`` folder that nothing reads. Taking an entry sets
-its time, by which ``eviction`` knows what was not used for longest.
+is never changed afterwards; one that leans on another that is gone is made anew. A killed build leaves only a
+``.making-`` folder that nothing reads. Taking an entry sets its time, by which ``eviction`` knows what was not used for
+longest.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from kernelwright import settings
+from kernelwright import eviction, settings
 
 
 def digest(*parts: str | bytes) -> str:
@@ -59,19 +60,34 @@ def lookup(kind: str, name: str) -> Path | None:
     return entry if _taken(entry) else None
 
 
-def obtain(kind: str, name: str, make: Callable[[Path], None]) -> tuple[Path, bool]:
+def obtain(
+    kind: str,
+    name: str,
+    make: Callable[[Path], None],
+    *,
+    leans_on: Callable[[Path], tuple[str, str] | None] | None = None,
+) -> tuple[Path, bool]:
     """The entry ``name`` of ``kind`` and whether it was there already; ``make`` fills an empty folder otherwise.
 
-    Whoever comes second waits for the first. What ``make`` raises leaves no entry.
+    Whoever comes second waits for the first. What ``make`` raises leaves no entry. ``leans_on``: kind and name of the
+    entry that this one names in its files, if any; the two count as used together.
     """
     entry = root() / kind / name
-    if _taken(entry):
+
+    def whole() -> bool:
+        if not _taken(entry):
+            return False
+        other = leans_on(entry) if leans_on is not None else None
+        return other is None or lookup(*other) is not None
+
+    if whole():
         return entry, True
     entry.parent.mkdir(parents=True, exist_ok=True)
     with (entry.parent / f".{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if _taken(entry):
+        if whole():
             return entry, True
+        eviction.remove(entry)
         scratch = Path(tempfile.mkdtemp(dir=entry.parent, prefix=".making-"))
         try:
             make(scratch)

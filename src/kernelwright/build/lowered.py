@@ -146,7 +146,7 @@ def lower(source: Source, sm: str) -> Lowered:
         (folder / "facts.json").write_text(json.dumps(facts))
         shutil.rmtree(work)
 
-    entry, _ = cache.obtain("lowered", source.name(sm, *(["image"] if source.image else [])), make)
+    entry, _ = cache.obtain("lowered", source.name(sm, *(["image"] if source.image else [])), make, leans_on=_prefix)
     facts = json.loads((entry / "facts.json").read_text())
     stub = (entry / "stub.c").read_text()
     return Lowered(
@@ -179,11 +179,17 @@ def _host_text(source: Source, steps: Plan) -> _Host:
         facts = {"flags": flags, "prefix": prefix.name if prefix is not None and equal else "", "places": places}
         (folder / "facts.json").write_text(json.dumps(facts))
 
-    entry, _ = cache.obtain("hosttext", source.name("host", bare, *fixed, text=False), make)
+    entry, _ = cache.obtain("hosttext", source.name("host", bare, *fixed, text=False), make, leans_on=_prefix)
     facts = json.loads((entry / "facts.json").read_text())
     old = [(str(file), int(line)) for file, line in facts["places"]]
     rest = placed.retold((entry / "rest.cpp").read_text(), old, places)
     return _Host((entry / "head.cpp").read_text(), rest, facts["flags"], facts["prefix"])
+
+
+def _prefix(entry: Path) -> tuple[str, str] | None:
+    """The precompiled prefix that an entry's text is compiled behind."""
+    name = json.loads((entry / "facts.json").read_text())["prefix"]
+    return ("prefix", name) if name else None
 
 
 __all__ = ["CommandFailed", "Lowered", "Source", "lower"]
