@@ -21,11 +21,25 @@ def evidence(*, passed: bool, findings: tuple[Finding, ...] = ()) -> Evidence:
     output = OutputNumerics("output", (4,), "float32", 1.0, 1.0, 0.0, 0.0, None, passed, None)
     numerics = Numerics(1e-4, 1e-4, "float64", "none", (Trial(0, passed, (output,)),), None, True)
     here = (SourceLine("sm_30_intrinsics.hpp", 422), SourceLine("candidate.py", 3))
-    suspicion = Suspicion("warp.block-broadcast", "k(float*)", here, (256, 1, 1), holders=(0,),
-                          others=(1, 2, 3, 4, 5, 6, 7), source=(SourceLine("candidate.py", 2),))
+    suspicion = Suspicion(
+        "warp.block-broadcast",
+        "k(float*)",
+        here,
+        (256, 1, 1),
+        holders=(0,),
+        others=(1, 2, 3, 4, 5, 6, 7),
+        source=(SourceLine("candidate.py", 2),),
+    )
     status = StageStatus.PASSED if passed else StageStatus.FAILED
-    return Evidence("problem.py", "candidate.py", TEXT, (StageResult(Stage.JUDGE, status),), numerics=numerics,
-                    suspicions=(suspicion,), findings=findings)
+    return Evidence(
+        "problem.py",
+        "candidate.py",
+        TEXT,
+        (StageResult(Stage.JUDGE, status),),
+        numerics=numerics,
+        suspicions=(suspicion,),
+        findings=findings,
+    )
 
 
 def test_a_wrong_result_and_the_pattern_name_the_shuffle_and_the_warps() -> None:

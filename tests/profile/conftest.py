@@ -1,4 +1,4 @@
-"""An H200's recording: five kernels through ncu 2025.3.1, its raw and source pages trimmed to what is read of them."""
+"""An H200's recording: five kernels through ncu 2025.3.1, raw and source pages trimmed to what is read of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def source_text() -> str:
 @pytest.fixture(scope="session")
 def counted(source_text: str) -> dict[str, KernelCounters]:
     """The recorded kernels by short name."""
-    made = kernels(page("raw"), page("source"), candidate_file="dir/kernels.cu", candidate_text=source_text)
+    made = kernels(
+        page("raw"), page("sass"), page("source"), candidate_file="dir/kernels.cu", candidate_text=source_text
+    )
     return {one.kernel.split("(")[0]: one for one in made}
 
 

@@ -87,19 +87,80 @@ def test_an_instruction_of_a_header_stays_at_the_headers_line(counted: dict[str,
     assert {line.frames[0].line for line in one.lines if line is not header} == {34, 35, 36, 37}
 
 
-def test_a_kernel_without_a_line_table_says_so(counted: dict[str, KernelCounters]) -> None:
+def test_a_kernel_without_a_line_table_says_so_and_has_its_instructions(counted: dict[str, KernelCounters]) -> None:
     one = counted["matmul"]
     assert one.lines == ()
     assert "built without -lineinfo" in one.not_checked[0]
-    assert one.metrics[m.INST] == 99_483_648
+    assert one.metrics[m.INST] == sum(one.instructions.values()) == 99_483_648
+    # 1024^3 products, one FMA a thread.
+    assert one.instructions["FFMA"] == 2**30 // 32
+    loads = {found.op: found for found in reading.traffic(one.metrics) if found.space == "global"}
+    assert loads["ld"].ideal == loads["ld"].units == 16_777_216
+
+
+def test_lines_are_found_by_address_whatever_the_page_calls_the_kernel(
+    counted: dict[str, KernelCounters], source_text: str
+) -> None:
+    renamed = page("source").replace("copy_strided(const float *, float *, int)", "void copy_strided<int=8>")
+    made = kernels(page("raw"), page("sass"), renamed, candidate_file="kernels.cu", candidate_text=source_text)
+    assert made[1] == counted["copy_strided"]
+    assert made[1].lines[3].frames[0].function == "copy_strided(const float *, float *, int)"
+
+
+def test_a_launch_without_instructions_leaves_the_next_ones_theirs(
+    counted: dict[str, KernelCounters], source_text: str
+) -> None:
+    sass = page("sass")
+    second = sass[sass.index('"Kernel Name","copy_strided') :]
+    made = kernels(page("raw"), second, page("source"), candidate_file="kernels.cu", candidate_text=source_text)
+    assert made[0].instructions == {}
+    assert "has none of this launch" in made[0].not_checked[0]
+    assert made[1] == counted["copy_strided"]
+
+
+def test_an_hfma2_that_moves_a_constant_is_no_flop() -> None:
+    names = [m.flops("hfma"), m.flops("ffma")]
+    raw = "\n".join(
+        [
+            '"ID","Kernel Name","Block Size","Grid Size",' + ",".join(f'"{name}"' for name in names),
+            '"","","","","inst","inst"',
+            '"0","k(float *)","(32, 1, 1)","(2, 1, 1)","256","64"',
+        ]
+    )
+    header = '"Address","Source","Instructions Executed","Predicated-On Thread Instructions Executed"'
+    rows = [
+        "HFMA2.MMA R9, -RZ, RZ, 0, 5.9604644775390625e-08",
+        "@P0 HFMA2 R25, -RZ, RZ, 0, 0",
+        "HFMA2.BF16_V2 R3, R4, R5, R6",
+        "HFMA2.MMA R3, R4, RZ.H0_H0, R6",
+        "FFMA R1, R2, R3, R4",
+    ]
+    page = "\n".join(f'"0x{n:x}","      {sass}","2","64"' for n, sass in enumerate(rows))
+    (one,) = kernels(
+        raw, f'"Kernel Name","k(float *)",\n{header}\n{page}\n', "", candidate_file="c.py", candidate_text=""
+    )
+    assert one.metrics[m.flops("hfma")] == 256
+    assert one.metrics[m.flop("fp16")] == 2 * 2 * (256 - 2 * 64)
+    assert one.metrics[m.flop("fp32")] == 2 * 64
+
+
+def test_a_kernel_that_only_moves_constants_has_no_flop_of_halves(
+    counted: dict[str, KernelCounters], source_text: str
+) -> None:
+    rows = page("raw").splitlines()
+    # The recorded product has one HFMA2.MMA R25, -RZ, RZ, 0, 0, which each of its 2^20 threads runs.
+    with_halves = [rows[0] + f',"{m.flops("hfma")}"', rows[1] + ',"inst"', *(f'{row},"1,048,576"' for row in rows[2:])]
+    made = kernels("\n".join(with_halves), page("sass"), "", candidate_file="kernels.cu", candidate_text=source_text)
+    assert made[3].kernel.startswith("matmul")
+    assert reading.operations(made[3].metrics).get("fp16") is None
 
 
 def test_equal_launches_are_added_and_their_rates_are_kept(source_text: str) -> None:
     raw = page("raw").splitlines()
     twice = "\n".join([*raw[:3], *raw[2:]])
-    source = page("source")
-    first = source[: source.index('"File Path"', 10)]
-    made = kernels(twice, first + source, candidate_file="kernels.cu", candidate_text=source_text)
+    sass = page("sass")
+    first = sass[: sass.index('"Kernel Name","copy_strided')]
+    made = kernels(twice, first + sass, page("source"), candidate_file="kernels.cu", candidate_text=source_text)
     one = made[0]
     assert (one.kernel.split("(")[0], one.launches, len(made)) == ("copy_unit", 2, 5)
     assert one.metrics[m.INST] == 2 * 557_056
@@ -118,7 +179,7 @@ def test_floating_point_work_follows_from_instructions() -> None:
             '"0","k(float *)","(32, 1, 1)","(2, 1, 1)","1,000","10","5","4,096"',
         ]
     )
-    (one,) = kernels(raw, "", candidate_file="c.py", candidate_text="")
+    (one,) = kernels(raw, "", "", candidate_file="c.py", candidate_text="")
     assert one.metrics[m.flop("fp32")] == 2010
     # An HFMA2 is two FMAs.
     assert one.metrics[m.flop("fp16")] == 20

@@ -38,6 +38,7 @@ if "--version" in arguments:
     print("NVIDIA (R) Nsight Compute Command Line Profiler\\nVersion 2025.3.1.0 (build 1)")
 elif "--import" in arguments:
     page = arguments[arguments.index("--page") + 1]
+    page = "sass" if arguments[-1] == "sass" else page
     print(pathlib.Path({recorded!r}, page + ".csv").read_text())
 elif "--metrics" in arguments and {picky}:
     print("==ERROR== Failed to find metric sm__ops_path_tensor_src_fp64.sum")

@@ -28,10 +28,10 @@ PASSES = [[("copy_strided(float const*, float*, int)", 9.0), ("void other<int>(i
 
 @pytest.fixture(scope="module")
 def made() -> Profile:
-    raw, source, text = (
-        (RECORDED / name).read_text(encoding="utf-8") for name in ("raw.csv", "source.csv", "kernels.cu")
+    raw, sass, source, text = (
+        (RECORDED / name).read_text(encoding="utf-8") for name in ("raw.csv", "sass.csv", "source.csv", "kernels.cu")
     )
-    counted = kernels(raw, source, candidate_file="kernels.cu", candidate_text=text)[1:2]
+    counted = kernels(raw, sass, source, candidate_file="kernels.cu", candidate_text=text)[1:2]
     ceilings = Ceilings("NVIDIA H200", "580", 60 << 20, {"read": Ceiling("read", "GB/s", 4600.0, None, "test")})
     traced = table(PASSES)
     found = shares(traced, {one.kernel: 1.0 for one in counted})

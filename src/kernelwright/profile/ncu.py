@@ -84,8 +84,9 @@ def count(
             return Counted(why_not=why or "it made no report")
         progress("reading ncu's report")
         raw = _page(program, report, work, "raw")
+        sass = _page(program, report, work, "source", "--print-source", "sass")
         source = _page(program, report, work, "source", "--print-source", "cuda,sass")
-        kernels = pages.kernels(raw, source, candidate_file=config.candidate, candidate_text=config.text)
+        kernels = pages.kernels(raw, sass, source, candidate_file=config.candidate, candidate_text=config.text)
         version = outside.run([str(program), "--version"], work, timeout_s=PAGE_SECONDS).printed.split("Version ")[-1]
     notes = []
     if sum(kernel.launches for kernel in kernels) >= launches:
