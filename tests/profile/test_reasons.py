@@ -86,6 +86,14 @@ def test_low_occupancy_is_no_reason_where_the_schedulers_are_busy() -> None:
     assert of(made(**{m.OCCUPANCY: 25.0, m.LIMIT_REGISTERS: 2, p.ISSUED: 85.0})) == ()
 
 
+def test_low_occupancy_is_no_reason_where_the_tensor_cores_or_the_memory_are_busy(ceilings: Ceilings) -> None:
+    low = {m.OCCUPANCY: 19.0, m.LIMIT_REGISTERS: 1, m.LIMIT_SHARED: 1, p.ISSUED: 12.0, p.ACHIEVED: 15.0}
+    (pipe,) = of(made(**low, **{p.TENSOR_PIPE: 95.0}))
+    assert pipe.sentence.startswith("the tensor cores are busy in 95 %")
+    (memory,) = of(made(**low, **{p.DRAM_READ: 8.6e9, p.DRAM_WRITE: 8192.0, p.TIME: 1.95e6}), ceilings)
+    assert memory.sentence.startswith("device memory is the limit")
+
+
 def test_a_tail_and_an_empty_device_are_told_in_waves() -> None:
     (tail,) = of(made(grid=160, **{m.WAVES: 1.21}))
     assert tail.sentence == "tail: 160 blocks fill the device 1.21 times, so in the last of 2 waves 79 % of it idle"

@@ -80,7 +80,7 @@ def test_what_could_not_be_compared_is_said(correct: Verdict) -> None:
     unknown = dataclasses.replace(correct, numerics=dataclasses.replace(correct.numerics, discriminating=None))
     assert "whether the tolerance can tell right from wrong" in not_checked(unknown)
     nothing = dataclasses.replace(correct, numerics=None, device=None)
-    assert not_checked(nothing) == ["timing", "numerics (there is no output to compare)"]
+    assert not_checked(nothing) == ["timing (nothing was timed)", "numerics (there is no output to compare)"]
 
 
 def test_a_tolerance_that_a_constant_would_pass_is_called_out(everything: Verdict) -> None:

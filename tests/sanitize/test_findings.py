@@ -119,6 +119,8 @@ def test_one_mistake_seen_by_two_is_one_finding_with_both_witnesses() -> None:
     (both,) = merged([emulated], [gpu], FILE)
     assert both.cause == "interface.raw-pointer"
     assert both.witness == "on the emulated device at N=64 and by compute-sanitizer memcheck on the GPU"
+    (three,) = merged([emulated], merged([gpu], [replace(gpu, witness="by X")], FILE), FILE)
+    assert three.witness == "on the emulated device at N=64, by compute-sanitizer memcheck on the GPU and by X"
     elsewhere = replace(gpu, frames=(SourceLine(FILE, 9),))
     assert len(merged([emulated], [elsewhere], FILE)) == 2
 

@@ -104,6 +104,13 @@ def test_what_became_of_each_tool_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
     assert made.notes == ("racecheck (Device not supported)",)
 
 
+def test_tools_that_meet_the_same_crash_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = "torch.AcceleratorError in forward: CUDA error: misaligned address"
+    with_runs(monkeypatch, *(Run(name, Log((), False), why) for name in ("racecheck", "initcheck", "synccheck")))
+    made = sanitize(question(crashed=False, asked=True), Replays(), lambda step: None)
+    assert made.notes == (f"racecheck, initcheck, synccheck ({why})",)
+
+
 def test_a_missing_tool_is_not_checked_and_the_replay_names_the_cause(ran: list[tuple[str, ...]]) -> None:
     replays = Replays(verdict(FINDING, causes=(CAUSE,)))
     made = sanitize(question(), replays, lambda step: None)

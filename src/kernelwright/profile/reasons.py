@@ -228,6 +228,9 @@ def occupancy(kernel: KernelCounters, ceilings: Ceilings | None) -> Iterator[Rea
     possible = metrics.get(m.OCCUPANCY)
     if possible is None:
         return
+    # A product on the tensor cores needs few warps: where a pipe or the memory is busy, more of them would not help.
+    if next(pipe_bound(kernel, ceilings), None) or next(memory_bound(kernel, ceilings), None):
+        return
     issued = metrics.get(p.ISSUED)
     if possible <= LOW_OCCUPANCY_PCT and (issued is None or issued < CALM_PCT):
         limits = reading.limited_by(metrics)

@@ -90,10 +90,12 @@ def _mismatch(mismatch: Mismatch) -> Iterator[str]:
         )
         if count
     ]
+    # The pattern begins with the count where nothing simpler holds.
+    where = mismatch.description.removeprefix(f"{mismatch.count} of {mismatch.total} elements ({share:.3g} %) ")
     yield (
         f"wrong: {mismatch.count:,} of {mismatch.total:,} elements ({share:.3g} %)"
         + (f", of them {', '.join(kinds)}" if kinds else "")
-        + (f"; {mismatch.description}" if mismatch.description else "")
+        + (f"; {where}" if where else "")
     )
     for word, index, got, expected in (
         ("first", mismatch.first, mismatch.first_got, mismatch.first_expected),

@@ -24,6 +24,10 @@ from kernelwright.report.page import hang, labelled, paragraph
 MOST_TRACED = 8
 MOST_LINES = 6
 LEAST_SAMPLES_PCT = 3.0
+LEAST_PIPE_PCT = 5.0
+"""Below it a pipe is worth no word: constants that the compiler moves show on the tensor cores, too."""
+NAME_COLUMNS = 44
+"""Of a kernel's name within a sentence; it is whole over its counters."""
 _PIPES = {"tensor": p.TENSOR_PIPE, "FMA": p.FMA_PIPE, "fp64": p.FP64_PIPE, "special functions": p.XU_PIPE}
 
 
@@ -55,7 +59,7 @@ def _headline(profile: Profile, console: Console) -> None:
 
 def _reason(number: int, reason: Reason, profile: Profile, console: Console) -> None:
     several = len({kernel.kernel for kernel in profile.kernels}) > 1
-    name = f"{short(reason.kernel)}: " if several else ""
+    name = f"{_cut(short(reason.kernel))}: " if several else ""
     text = Text.assemble((name, "bold"), reason.sentence)
     if reason.cause:
         text.append(f"  [{reason.cause}]", style="dim")
@@ -94,7 +98,11 @@ def _speed(kernel: KernelCounters, profile: Profile) -> Iterator[str]:
             f", {100 * computes.share:.1f} % of the {computes.source} {computes.unit} ceiling" if computes.share else ""
         )
         parts.append(f"{computes.tflop_s:.3g} TFLOP/s{share}")
-    busy = [f"{name} {kernel.metrics[m]:.0f} %" for name, m in _PIPES.items() if kernel.metrics.get(m, 0.0) >= 0.5]
+    busy = [
+        f"{name} {kernel.metrics[m]:.0f} %"
+        for name, m in _PIPES.items()
+        if kernel.metrics.get(m, 0.0) >= LEAST_PIPE_PCT
+    ]
     if busy:
         parts.append(f"pipes busy: {', '.join(busy)}")
     if p.ACHIEVED in kernel.metrics:
@@ -126,5 +134,5 @@ def _us(value: float) -> str:
     return f"{value / 1000:.4g} ms" if value >= 100 else f"{value:.3g} us"
 
 
-def _cut(name: str, columns: int = 60) -> str:
-    return name if len(name) <= columns else name[: columns - 1] + "…"
+def _cut(name: str) -> str:
+    return name if len(name) <= NAME_COLUMNS else name[: NAME_COLUMNS - 1] + "…"

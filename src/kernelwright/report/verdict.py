@@ -14,7 +14,7 @@ from rich.text import Text
 
 from kernelwright.explain.access import kernel as short
 from kernelwright.explain.access import who
-from kernelwright.records import BuildRecord, StageStatus, Verdict
+from kernelwright.records import BuildRecord, Stage, StageStatus, Verdict
 from kernelwright.report import wording
 from kernelwright.report.cause import also_seen, cause_block
 from kernelwright.report.counters import advice_lines, render_counters
@@ -156,9 +156,13 @@ def _findings(verdict: Verdict) -> Iterator[str]:
 def _sanitizers(verdict: Verdict) -> Iterator[str]:
     """Each tool that ran to its end; the others are told under "not checked"."""
     ran = [fact for fact in verdict.sanitizers if not fact.not_checked]
-    words = [f"{fact.tool} {wording.many(fact.errors, 'error') if fact.errors else 'clean'}" for fact in ran]
+    words = [
+        f"{fact.tool} {wording.many(fact.errors, 'error') if fact.errors else 'clean'} "
+        f"in {wording.seconds(fact.seconds)}"
+        for fact in ran
+    ]
     if words:
-        yield f"{', '.join(words)}; {wording.seconds(sum(fact.seconds for fact in verdict.sanitizers))} in all"
+        yield f"{', '.join(words)}" + ("; all but the first at once" if len(words) > 2 else "")
 
 
 def _printed(verdict: Verdict) -> Iterator[str]:
@@ -174,7 +178,9 @@ def not_checked(verdict: Verdict) -> list[str]:
     lines = list(verdict.notes)
     emulated = verdict.device is not None and verdict.device.kind == "emulated"
     if verdict.timing is None and not any(note.lower().startswith("timing") for note in lines):
-        lines.append("timing (the emulated device has none)" if emulated else "timing")
+        note = next((s.note for s in verdict.stages if s.stage is Stage.MEASURE), "")
+        why = "the emulated device has none" if emulated else note
+        lines.append(f"timing ({why})" if why else "timing")
     if verdict.numerics is None and not any("numeric" in note.lower() for note in lines):
         lines.append("numerics (there is no output to compare)")
     elif verdict.numerics is not None and verdict.numerics.discriminating is None:

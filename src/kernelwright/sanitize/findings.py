@@ -7,6 +7,7 @@ is left out is counted and told.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,9 +78,14 @@ def merged(first: Iterable[Finding], second: Iterable[Finding], candidate_file: 
         if place is None:
             made.append(finding)
         elif finding.witness and finding.witness not in made[place].witness:
-            told = " and ".join(filter(None, (made[place].witness, finding.witness)))
-            made[place] = replace(made[place], witness=told)
+            made[place] = replace(made[place], witness=_both(made[place].witness, finding.witness))
     return tuple(made)
+
+
+def _both(witness: str, another: str) -> str:
+    """``on the emulated device at N=64, by compute-sanitizer memcheck on the GPU and by …``."""
+    who = [one for told in (witness, another) for one in re.split(r"(?:,| and) (?=by )", told) if one]
+    return " and ".join(filter(None, (", ".join(who[:-1]), who[-1])))
 
 
 def same(one: Finding, other: Finding, candidate_file: str) -> bool:
@@ -155,7 +161,7 @@ def _finding(report: Report, run: Run, cause: str, candidate_file: str, lines: l
         other = (_line(early[1], candidate_file, lines),)
         access = _ACCESS.get(late[0], "")
         words = "a write and a read" if {early[0], late[0]} == {"read", "write"} else "two writes"
-        message = f"{words} of the same bytes of shared memory, {report.hazards} times"
+        message = f"{words} of the same bytes of shared memory, {report.hazards:,} times"
         count = max(1, report.hazards)
         # An analysis report is of many threads and names none.
         thread = block = NO_THREAD

@@ -115,7 +115,12 @@ def _run_tools(question: Question, progress: Callable[[str], None]) -> tuple[lis
         return [], [f"{', '.join(wanted)} (compute-sanitizer was not found)"]
     timeout_s = min(question.timeout_s, TOOL_SECONDS)
     runs = tools.run_all(program, question.alone, tools=wanted, timeout_s=timeout_s, progress=progress)
-    return runs, [f"{run.tool} ({run.why_not})" for run in runs if run.why_not]
+    # A kernel that crashes does so below each tool: one note for all that say the same.
+    reasons: dict[str, list[str]] = {}
+    for run in runs:
+        if run.why_not:
+            reasons.setdefault(run.why_not, []).append(run.tool)
+    return runs, [f"{', '.join(names)} ({why})" for why, names in reasons.items()]
 
 
 def _named(runs: Iterable[Run], question: Question) -> tuple[tuple[Finding, ...], tuple[Finding, ...], list[str]]:
