@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kernelwright.build import BuildContext, gpu, nvcc, ptxas, toolchain
-from kernelwright.build.extension import Extension
+from kernelwright.build import BuildContext, gpu, nvcc, ptxas, splice, toolchain
+from kernelwright.build.extension import Extension, optimisation
 from kernelwright.build.gpu import GpuBuilder
 from kernelwright.build.lines import LineMap
 from kernelwright.build.sources import inline_units, names_of
@@ -78,6 +78,46 @@ def test_each_target_is_one_pass_with_the_same_names(chain: toolchain.Toolchain,
     (fact,) = ptxas.facts(steps, arch)
     assert fact.name == "_Z5twicePf"
     assert (tmp_path / ptxas.CUBIN).read_bytes()[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(
+    ("flags", "level"),
+    [([], "-O0"), (["-O"], "-O"), (["-O3", "-std=c++20"], "-O3"), (["-O3", "-g", "-Os"], "-Os"), (["-Wall"], "-O0")],
+)
+@pytest.mark.tiny
+def test_the_last_level_of_optimisation_counts_and_none_is_none(flags: list[str], level: str) -> None:
+    assert optimisation(flags) == level
+
+
+@pytest.mark.emu
+@pytest.mark.parametrize(
+    ("flags", "level"), [((), "-O0"), (("-O3",), "-O3"), (("-O3", "-Xcompiler", "-O1"), "-O3"), (("-O 2",), "-O2")]
+)
+def test_host_code_is_compiled_at_the_level_that_nvcc_would_take(
+    chain: toolchain.Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], level: str
+) -> None:
+    commands: list[list[str]] = []
+    asked: list[str] = []
+
+    def prefix(chain: toolchain.Toolchain, std: str, optimise: str) -> Path:
+        asked.append(optimise)
+        return tmp_path
+
+    def compiled(text: str, name: str, command: list[str], place: Path, *, salt: str) -> Path:
+        commands.append(command)
+        return place / "unit.o"
+
+    monkeypatch.setattr(splice, "prefix", prefix)
+    monkeypatch.setattr(gpu, "compile_text", compiled)
+    units = inline_units(
+        [], [KERNEL], [], lines=LineMap("", "candidate.py"), implicit_headers=True, wrapped=False
+    )  # fmt: skip
+    index = next(i for i, unit in enumerate(units) if unit.cuda)
+    extension = Extension("mine", units, cuda_cflags=flags)
+    gpu._cuda_object(extension, chain, index, tmp_path, arch="sm_90", sm="sm_90")
+    (command,) = commands
+    assert asked == [level]
+    assert [word for word in command if word.startswith("-O")] == [level]
 
 
 @pytest.mark.emu

@@ -11,6 +11,7 @@ import ast
 import functools
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,6 +112,11 @@ def torch_flags(toolchain: Toolchain) -> TorchFlags:
 def split(flags: tuple[str, ...]) -> list[str]:
     """Flags as a shell would split them: torch pastes them into a command line of ninja's."""
     return [part for flag in flags for part in shlex.split(flag)]
+
+
+def optimisation(flags: Sequence[str]) -> str:
+    """The level that g++ takes from ``flags``: the last ``-O…``; ``-O0`` where there is none, as in torch's build."""
+    return next((flag for flag in reversed(flags) if re.fullmatch(r"-O(\d|s|z|g|fast)?", flag)), "-O0")
 
 
 _TARGET = re.compile(r"^(-gencode|--generate-code|-arch|--gpu-architecture|-code|--gpu-code)(=.*)?$")

@@ -47,15 +47,15 @@ def build(extension: Extension, toolchain: Toolchain, *, arch: str, sm: str) -> 
     return obtain("full", extension, toolchain, arch, sm, make)
 
 
-def host_object(extension: Extension, toolchain: Toolchain, unit: Unit, place: Path) -> Path:
+def host_object(extension: Extension, toolchain: Toolchain, unit: Unit, place: Path, *, optimise: str = "-O0") -> Path:
     """A ``.cpp`` unit: on the lean precompiled headers, and on the whole ones where those may be what it misses."""
-    lean = splice.command(extension, toolchain, unit, lean=True)
+    lean = splice.command(extension, toolchain, unit, lean=True, optimise=optimise)
     try:
         return compile_text(unit.text, unit.name, lean, place, salt=_salt(toolchain))
     except CommandFailed as failure:
         if not _misses_a_header(failure.output, extension):
             raise
-        whole = splice.command(extension, toolchain, unit, lean=False)
+        whole = splice.command(extension, toolchain, unit, lean=False, optimise=optimise)
         return compile_text(unit.text, unit.name, whole, place, salt=_salt(toolchain))
 
 

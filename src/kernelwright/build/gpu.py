@@ -2,9 +2,10 @@
 
 Why: torch's own build of one small kernel takes a minute, nearly all of it torch's headers in nvcc's front end; with
 the facade there and a precompiled form of the real headers in g++ it takes seconds, and an edit inside a kernel two.
-The rule: the module that comes out is compiled and linked against the real torch and the real CUDA runtime; what this
-way cannot do (relocatable device code, a kernel that takes a type of torch's) or what it refuses goes to torch's own
-build, whose word is the verdict.
+The rule: the module that comes out is compiled and linked against the real torch and the real CUDA runtime, its host
+code at the level that torch's own build would take from the candidate's flags (-O0 without any), so that a launch costs
+what it costs its author; what this way cannot do (relocatable device code, a kernel that takes a type of torch's) or
+what it refuses goes to torch's own build, whose word is the verdict.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NoReturn
 
 from kernelwright.build import cache, certain, full, headers, link, splice
 from kernelwright.build.context import BuildContext
-from kernelwright.build.extension import Extension, split
+from kernelwright.build.extension import Extension, optimisation, split
 from kernelwright.build.inline import Builder, first_error, said
 from kernelwright.build.link import Unresolved
 from kernelwright.build.lowered import Lowered, Source, lower
@@ -126,7 +127,8 @@ def build(extension: Extension, toolchain: Toolchain, *, arch: str, sm: str) -> 
             place = work / f"unit{index}"
             place.mkdir()
             if not extension.units[index].cuda:
-                return full.host_object(extension, toolchain, extension.units[index], place)
+                level = optimisation(split(extension.cflags))
+                return full.host_object(extension, toolchain, extension.units[index], place, optimise=level)
             made, lowered[index] = _cuda_object(extension, toolchain, index, place, arch=arch, sm=sm)
             return made
 
@@ -164,7 +166,7 @@ def _cuda_object(
     )
     (place / "fatbin.c").write_text(FATBIN % IMAGE)
     text = splice.spliced(unit, low.rest, toolchain, extension.candidate)
-    command = [*splice.command(extension, toolchain, unit, lean=True), "-I."]
+    command = [*splice.command(extension, toolchain, unit, lean=True, optimise=low.optimise), "-I."]
     salt = cache.digest(toolchain.identity, FATBIN)
     return compile_text(f"// unit {index}\n{text}", "spliced.cpp", command, place, salt=salt), low
 

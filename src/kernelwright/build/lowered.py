@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelwright.build import cache, headers, placed, ptxas, skeleton
-from kernelwright.build.extension import Extension, Unit
+from kernelwright.build.extension import Extension, Unit, optimisation
 from kernelwright.build.nvcc import CommandFailed, Plan, plan
 from kernelwright.build.toolchain import Toolchain
 from kernelwright.records import KernelFacts, from_json, to_json
@@ -38,10 +39,14 @@ class Lowered:
     """The precompiled prefix that goes before ``rest``."""
     kernels: tuple[KernelFacts, ...]
     said: str
+    optimise: str = "-O0"
+    """The level at which nvcc would compile the host code of a unit for a GPU."""
     image: Path | None = None
     """ptxas's machine code, where it was asked for."""
 
 
+_GPU = ["image", "optimise"]
+"""What a GPU's build keeps beside the rest; part of the entry's name."""
 SOURCES = (".h", ".cuh", ".hpp", ".cu", ".cpp", ".inl")
 """Files in the user's folders that a unit may include."""
 
@@ -110,6 +115,7 @@ class _Host:
     rest: str
     flags: list[str]
     prefix: str
+    optimise: str
 
 
 def lower(source: Source, sm: str) -> Lowered:
@@ -134,6 +140,7 @@ def lower(source: Source, sm: str) -> Lowered:
         facts = {
             "flags": host.flags,
             "prefix": host.prefix,
+            "optimise": host.optimise,
             "kernels": [to_json(fact) for fact in kernels],
             "said": said,
         }
@@ -146,7 +153,7 @@ def lower(source: Source, sm: str) -> Lowered:
         (folder / "facts.json").write_text(json.dumps(facts))
         shutil.rmtree(work)
 
-    entry, _ = cache.obtain("lowered", source.name(sm, *(["image"] if source.image else [])), make, leans_on=_prefix)
+    entry, _ = cache.obtain("lowered", source.name(sm, *_GPU * source.image), make, leans_on=_prefix)
     facts = json.loads((entry / "facts.json").read_text())
     stub = (entry / "stub.c").read_text()
     return Lowered(
@@ -158,6 +165,7 @@ def lower(source: Source, sm: str) -> Lowered:
         prefix=cache.root() / "prefix" / facts["prefix"] if facts["prefix"] else None,
         kernels=tuple(from_json(KernelFacts, fact) for fact in facts["kernels"]),
         said=facts["said"],
+        optimise=facts.get("optimise", "-O0"),
         image=entry / ptxas.CUBIN if source.image else None,
     )
 
@@ -166,7 +174,7 @@ def _host_text(source: Source, steps: Plan) -> _Host:
     """cudafe++'s text, kept by the unit's skeleton and moved to the unit's present lines."""
     bare, places = placed.separate(skeleton.of(source.text))
     fixed = [json.dumps(places)] if placed.names_lines(bare) else []
-    fixed += ["image"] if source.image else []
+    fixed += _GPU * source.image
 
     def make(folder: Path) -> None:
         steps.run(steps.host_preprocess, steps.lower)
@@ -176,14 +184,20 @@ def _host_text(source: Source, steps: Plan) -> _Host:
         equal = prefix is not None and head == (prefix / "prefix.h").read_text()
         (folder / "head.cpp").write_text("" if equal or source.image else head)
         (folder / "rest.cpp").write_text(rest)
-        facts = {"flags": flags, "prefix": prefix.name if prefix is not None and equal else "", "places": places}
+        facts = {
+            "flags": flags,
+            "prefix": prefix.name if prefix is not None and equal else "",
+            "places": places,
+            "optimise": optimisation(shlex.split(steps.host_compile)),
+        }
         (folder / "facts.json").write_text(json.dumps(facts))
 
     entry, _ = cache.obtain("hosttext", source.name("host", bare, *fixed, text=False), make, leans_on=_prefix)
     facts = json.loads((entry / "facts.json").read_text())
     old = [(str(file), int(line)) for file, line in facts["places"]]
     rest = placed.retold((entry / "rest.cpp").read_text(), old, places)
-    return _Host((entry / "head.cpp").read_text(), rest, facts["flags"], facts["prefix"])
+    optimise = facts.get("optimise", "-O0")
+    return _Host((entry / "head.cpp").read_text(), rest, facts["flags"], facts["prefix"], optimise)
 
 
 def _prefix(entry: Path) -> tuple[str, str] | None:

@@ -64,9 +64,12 @@ def _complete(toolchain: Toolchain) -> bool:
     return toolchain.torch_has_cuda and (toolchain.cuda_include / "cublas_v2.h").exists()
 
 
-def prefix(toolchain: Toolchain, std: str) -> Path:
-    """A folder with ``prefix.h`` (the lean extension header), its precompiled form, and ``lean/torch/extension.h``."""
-    flags = host_flags(std)
+def prefix(toolchain: Toolchain, std: str, optimise: str = "-O0") -> Path:
+    """A folder with ``prefix.h`` (the lean extension header), its precompiled form, and ``lean/torch/extension.h``.
+
+    One for each level of optimisation: g++ takes a precompiled form at its own only.
+    """
+    flags = host_flags(std, optimise)
     own = ["complete"] if _complete(toolchain) else []
     name = cache.digest("real", *flags, _LEAN_EXTENSION, _PREFIX, toolchain.identity, *own)
 
@@ -80,9 +83,9 @@ def prefix(toolchain: Toolchain, std: str) -> Path:
     return cache.obtain("prefix", name, make)[0]
 
 
-def host_flags(std: str) -> list[str]:
+def host_flags(std: str, optimise: str) -> list[str]:
     """What every compile on the real prefix must agree on."""
-    return [std, "-fPIC", "-w", "-O0", "-g1"]
+    return [std, "-fPIC", "-w", optimise, "-g1"]
 
 
 def own_part(rest: str, own: Sequence[str], system: Sequence[Path]) -> str:
@@ -130,13 +133,14 @@ def standard(extension: Extension, toolchain: Toolchain) -> str:
     return next(f for f in reversed(extension.host_flags(toolchain)) if f.startswith("-std="))
 
 
-def command(extension: Extension, toolchain: Toolchain, unit: Unit, *, lean: bool) -> list[str]:
+def command(extension: Extension, toolchain: Toolchain, unit: Unit, *, lean: bool, optimise: str = "-O0") -> list[str]:
     """g++ for ``unit`` on the real headers: precompiled and lean, or whole."""
-    made = [str(toolchain.host), *host_flags(standard(extension, toolchain)), *extension.common_flags()]
+    std = standard(extension, toolchain)
+    made = [str(toolchain.host), *host_flags(std, optimise), *extension.common_flags()]
     if not unit.cuda:
         made += [f for f in extension.host_flags(toolchain) if f.startswith(("-D", "-U", "-f", "-m"))]
     if lean:
-        place = prefix(toolchain, standard(extension, toolchain))
+        place = prefix(toolchain, std, optimise)
         made += ["-include", str(place / "prefix.h"), "-isystem", str(place / "lean")]
     if unit.folder:
         made.append(f"-I{unit.folder}")
