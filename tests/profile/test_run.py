@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
-from kernelwright.profile import NotProfiled, ncu
+from kernelwright.check import CheckOptions
+from kernelwright.counters.records import EMULATED, NCU, KernelCounters
+from kernelwright.measure.records import Ceiling, Ceilings
+from kernelwright.profile import NotProfiled, Profile, ProfileOptions, ncu
 from kernelwright.profile import metrics as p
+from kernelwright.profile import run as profiling
 from kernelwright.profile.run import _trace
+from kernelwright.records import Verdict, VerdictWord, to_json
 from kernelwright.worker.alone import Alone
 from kernelwright.worker.tool import Ended
 
@@ -146,3 +151,72 @@ def test_a_candidate_that_does_not_end_is_not_profiled(tmp_path: Path) -> None:
     endless = CANDIDATE.replace("return x + 1", "import os; os.read(os.pipe()[0], 1)")
     with pytest.raises(NotProfiled, match="did not end within 8 s, in the warm forward"):
         _trace(traced(tmp_path, endless), 8)
+
+
+# ---- a GPU whose counters cannot be had ----------------------------------------------------------------------------
+def on_gpu(folder: Path, monkeypatch: pytest.MonkeyPatch, program: Path | None, counted: Any) -> Profile:
+    """A profile on a GPU that only pretends: the trace is given, and the emulated device's check says ``counted``."""
+    ceilings = Ceilings("NVIDIA H200", "580", 60 << 20, {"read": Ceiling("read", "GB/s", 4600.0, None, "test")})
+    told = {
+        "passes": [[["copy_strided(const float *, float *, int)", 10.0]]],
+        "device": {"name": "NVIDIA H200", "capability": "9.0"},
+        "versions": {"torch": "2.11"},
+        "ceilings": to_json(ceilings),
+    }
+    monkeypatch.setattr(profiling, "device_of", lambda chosen: "cuda")
+    monkeypatch.setattr(profiling, "_trace", lambda config, timeout_s: profiling._Traced(told))
+    monkeypatch.setattr(ncu, "find", lambda: program)
+    monkeypatch.setattr(profiling, "check", counted)
+    own = config(folder)
+    return profiling.profile(
+        Path(own.problem), Path(own.candidate), options=ProfileOptions(), progress=lambda words: None
+    )
+
+
+EMULATED_KERNEL = KernelCounters("copy_strided(const float *, float *, int)", (4096, 1, 1), (256, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("refuses", "why"), [(False, "ncu was not found"), (True, "ncu: ERR_NVGPUCTRPERM - The user does not")]
+)
+def test_without_ncus_counters_the_emulated_devices_stand_in_and_the_profile_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses: bool, why: str
+) -> None:
+    asked: list[CheckOptions] = []
+
+    def counted(problem: Path, candidate: Path, *, options: CheckOptions, progress: Any) -> Verdict:
+        asked.append(options)
+        return Verdict(VerdictWord.CORRECT, "p.py", "c.py", (), counters=(EMULATED_KERNEL,))
+
+    made = on_gpu(tmp_path, monkeypatch, stand_in(tmp_path, refuses=True) if refuses else None, counted)
+    assert made.counted_by == EMULATED
+    assert made.kernels == (EMULATED_KERNEL,)
+    assert made.device.name == "NVIDIA H200"
+    assert made.trace[0].total_us == 10.0
+    assert any(note.startswith(f"ncu's counters ({why}") for note in made.notes)
+    assert profiling.LIBRARIES in made.notes
+    (options,) = asked
+    assert (options.device, options.counted, options.timing) == ("emulated", True, False)
+
+
+def test_with_neither_counters_the_trace_stands_and_both_reasons_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counted(problem: Path, candidate: Path, *, options: CheckOptions, progress: Any) -> Verdict:
+        return Verdict(VerdictWord.CORRECT, "p.py", "c.py", ())
+
+    made = on_gpu(tmp_path, monkeypatch, None, counted)
+    assert made.kernels == ()
+    assert made.forward_us == 10.0
+    assert [note.partition(" (")[0] for note in made.notes] == ["ncu's counters", "the emulated device's counters"]
+
+
+def test_with_ncu_nothing_is_counted_a_second_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def counted(problem: Path, candidate: Path, *, options: CheckOptions, progress: Any) -> Verdict:
+        raise AssertionError("the emulated device was asked")
+
+    made = on_gpu(tmp_path, monkeypatch, stand_in(tmp_path), counted)
+    assert made.counted_by == NCU
+    assert len(made.kernels) == 5
+    assert made.versions["ncu"] == "2025.3.1.0"
+    assert made.reasons[0].kernel.startswith("copy_strided")

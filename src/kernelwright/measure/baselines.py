@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,14 @@ class Kept:
 
     eager_ms: tuple[float, ...]
     baseline_ms: tuple[float, ...]
+
+
+def key(
+    *, problem_text: str, sets: Mapping[str, str], device: str, driver: str, versions: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Everything that could change a compiled baseline's time: problem and sizes, device and driver, libraries."""
+    libraries = (f"{name} {version}" for name, version in sorted(versions.items()))
+    return (problem_text, json.dumps(dict(sets), sort_keys=True), device, driver, *libraries)
 
 
 class Store:

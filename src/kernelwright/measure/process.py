@@ -17,7 +17,7 @@ The rule: one request, one reply; nothing is decided here, samples and facts go 
 
 from __future__ import annotations
 
-import json
+import importlib.metadata
 import sys
 import time
 from collections.abc import Callable
@@ -238,8 +238,15 @@ class _Session:
 
     def _baselines(self) -> list[Entrant]:
         """The baselines that run in this contest, eager first; kept ones are only carried over."""
-        problem = (self.config["problem_text"], json.dumps(self.config["sets"], sort_keys=True))
-        self.store = Store(*problem, torch.cuda.get_device_name(0), ceilings.driver(), *_versions().values())
+        self.store = Store(
+            *baselines.key(
+                problem_text=self.config["problem_text"],
+                sets=self.config["sets"],
+                device=torch.cuda.get_device_name(0),
+                driver=ceilings.driver(),
+                versions=_versions(),
+            )
+        )
         entrants: list[Entrant] = []
         self.live: list[Baseline] = []
         for baseline in baselines.chosen(self.config["baselines"]):
@@ -292,8 +299,14 @@ def _placed(model: Any) -> Any:
 
 
 def _versions() -> dict[str, str]:
+    # torch.compile's kernels are triton's.
+    try:
+        triton = {"triton": importlib.metadata.version("triton")}
+    except importlib.metadata.PackageNotFoundError:
+        triton = {}
     return {
         "torch": torch.__version__,
         "cuda": str(torch.version.cuda),
         "cudnn": str(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
+        **triton,
     }
