@@ -164,6 +164,7 @@ def check(
         candidate=str(candidate),
         # A speed that was not shown is no failure that a cause could explain.
         stages=(*evidence.stages, measured.result),
+        sets=dict(options.sets),
         causes=causes,
         build=builds,
         numerics=evidence.numerics,

@@ -435,6 +435,8 @@ class Verdict:
     problem: str
     candidate: str
     stages: tuple[StageResult, ...]
+    sets: dict[str, str] = field(default_factory=dict)
+    """Constants of the problem that ``--set`` changed."""
     causes: tuple[Cause, ...] = ()
     advice: tuple[Cause, ...] = ()
     """What makes a correct candidate slow, of the family ``performance``; never a reason for the verdict."""

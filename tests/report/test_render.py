@@ -75,6 +75,11 @@ def test_the_emulated_device_says_that_timing_was_not_checked(correct: Verdict) 
     assert "timing (the emulated device has none)" in not_checked(correct)
 
 
+def test_sizes_that_were_set_stand_in_the_headline(correct: Verdict) -> None:
+    resized = dataclasses.replace(correct, sets={"M": "64", "K": "128"})
+    assert "against problem.py, M=64, K=128 on the emulated device" in " ".join(screen(resized).split())
+
+
 def test_what_could_not_be_compared_is_said(correct: Verdict) -> None:
     assert correct.numerics is not None
     unknown = dataclasses.replace(correct, numerics=dataclasses.replace(correct.numerics, discriminating=None))

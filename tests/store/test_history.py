@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import multiprocessing
+import os
+import signal
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -80,6 +84,27 @@ def test_a_crash_in_mid_write_loses_nothing_that_was_finished(history: History) 
     assert add(history, verdict()) == 2
 
 
+def _die_while_writing(path: Path) -> None:
+    base = sqlite3.connect(path)
+    base.execute("BEGIN IMMEDIATE")
+    base.execute("INSERT INTO sources VALUES ('half', 'written')")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_writer_that_is_killed_leaves_every_finished_verdict_readable_and_writable(history: History) -> None:
+    add(history, verdict(timed=True))
+    process = multiprocessing.get_context("fork").Process(target=_die_while_writing, args=(history.path,))
+    process.start()
+    process.join(10)
+    assert process.exitcode == -signal.SIGKILL
+    (entry,) = history.entries()
+    assert history.get(entry.id).verdict == verdict(timed=True)
+    assert add(history, verdict()) == 2
+    with closing(sqlite3.connect(history.path)) as base:
+        assert base.execute("SELECT count(*) FROM sources WHERE digest = 'half'").fetchone() == (0,)
+        assert base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
 def _add_many(path: Path) -> None:
     for _ in range(10):
         add(History(path), verdict())
@@ -126,8 +151,6 @@ def stored(history: History, made: Verdict, *, problem: str = "P") -> Stored:
 
 def scaled(made: Verdict, *, card: float, candidate: float) -> Verdict:
     """``made`` on a day when everything takes ``card`` times as long, and the candidate ``candidate`` times more."""
-    import dataclasses
-
     assert made.timing is not None
     samples = tuple(
         dataclasses.replace(s, device_ms=s.device_ms * card * (candidate if s.contestant == "candidate" else 1))
@@ -156,3 +179,8 @@ def test_what_cannot_be_compared_says_why(history: History) -> None:
     assert compare(stored(history, timed), stored(history, verdict())).note == "not both were timed"
     other = compare(stored(history, timed), stored(history, timed, problem="Q"))
     assert (other.comparison, other.note) == (None, "their problems differ")
+    smaller = dataclasses.replace(timed, sets={"N": "64"})
+    resized = compare(stored(history, timed), stored(history, smaller))
+    assert resized.comparison is None
+    assert resized.note == "their problems' sizes differ: as the problem has them and N=64"
+    assert compare(stored(history, smaller), stored(history, smaller)).comparison is not None

@@ -60,7 +60,9 @@ def _headline(verdict: Verdict, console: Console) -> None:
         name = f"the emulated device as {device.name}" if device.kind == "emulated" else device.name
         where = f" on {name}, compute capability {device.compute_capability}"
     lead = Text(" " * (word.cell_len + 2))
-    hang(console, lead, Text(f"against {verdict.problem}{where}; {wording.seconds(verdict.seconds)}", style="dim"))
+    sizes = "".join(f", {name}={value}" for name, value in verdict.sets.items())
+    text = f"against {verdict.problem}{sizes}{where}; {wording.seconds(verdict.seconds)}"
+    hang(console, lead, Text(text, style="dim"))
 
 
 _STAGE_WORDS = {StageStatus.PASSED: "passed", StageStatus.FAILED: "FAILED", StageStatus.NOT_RUN: "not run"}

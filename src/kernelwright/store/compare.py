@@ -62,9 +62,15 @@ def _why_not(one: Stored, other: Stored) -> str:
         return "not both were timed"
     if one.problem_text != other.problem_text:
         return "their problems differ"
+    if one.verdict.sets != other.verdict.sets:
+        return f"their problems' sizes differ: {_sizes(one)} and {_sizes(other)}"
     if _machine(first) != _machine(second):
         return f"timed on {' '.join(_machine(first))} and on {' '.join(_machine(second))}"
     return ""
+
+
+def _sizes(stored: Stored) -> str:
+    return ", ".join(f"{name}={value}" for name, value in stored.verdict.sets.items()) or "as the problem has them"
 
 
 def _machine(timing: Timing) -> tuple[str, ...]:
