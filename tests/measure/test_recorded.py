@@ -113,11 +113,11 @@ def test_a_timing_reads_as_a_few_lines(recorded: Any) -> None:
     lines = list(timing_lines(from_json(Timing, recorded("matrix_vector-h200"))))
     assert lines[0].startswith("candidate 1.902 ms [1.899, 1.903], 2.105 ms with its launch, 1.902 ms as a CUDA graph")
     assert lines[0].endswith("all 20 timed outputs right")
-    assert lines[1].startswith("FASTER against PyTorch eager 2.3 ms")
-    assert "speed-up 1.21" in lines[1]
+    assert lines[1].startswith("FASTER 1.21x [1.209, 1.212] against PyTorch eager 2.3 ms")
     assert lines[2] == (
         "limit 1.827 ms by memory traffic (measured ceilings): the candidate reaches 96.1 %, PyTorch eager 79.4 %"
     )
+    assert lines[4].startswith("20 rounds in random order, until each speed-up was known to a quarter of a per cent; ")
     assert "NVIDIA H200, driver 580.159.04: 1980 to 1980 MHz" in lines[5]
 
 

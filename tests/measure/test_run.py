@@ -95,6 +95,14 @@ def test_a_record_has_figures_words_and_the_limit() -> None:
     assert made.card.note == "no NVML here"
 
 
+def test_the_candidate_comes_first_and_eager_next_whatever_the_first_rounds_order_was() -> None:
+    said = timed()
+    other = [{**sample, "contestant": "compile"} for sample in said["samples"] if sample["contestant"] == "eager"]
+    made = timing(opened(), {**said, "samples": [*other, *said["samples"]]}, unwatched())
+    assert [one.name for one in made.contestants] == ["candidate", "eager", "compile"]
+    assert [one.baseline for one in made.comparisons] == ["eager", "compile"]
+
+
 def test_a_wrong_timed_output_marks_its_sample_and_ends_the_win() -> None:
     made = timing(opened(), timed(wrong_rounds=[["candidate", 4]], checked={"candidate": [20, 1, 0.5]}), unwatched())
     assert [(s.contestant, s.round) for s in made.samples if Mark.OUTPUT_WRONG in s.marks] == [("candidate", 4)]

@@ -93,7 +93,8 @@ def timing(opened: dict[str, Any], timed: dict[str, Any], sampler: Sampler) -> T
         tampered=tuple(map(str, timed["tampered"])),
         baseline_alone_ms=float(opened["alone_ms"]),
     )
-    names = list(dict.fromkeys(sample.contestant for sample in samples))
+    # The candidate first, then baselines in the order of their table: rounds are in random order.
+    names = sorted(dict.fromkeys(sample.contestant for sample in samples), key=[CANDIDATE, *TABLE].index)
     contestants = [_contestant(name, samples, wall, timed) for name in names]
     comparisons = [verdicts.compare(name, samples, wall, facts) for name in names if name != CANDIDATE]
     for name, (eager_then, baseline_then) in timed["carried"].items():

@@ -20,6 +20,11 @@ _NAMES = {
 }
 CLOCKS_SHARE = 0.05
 """From here on what two events alone show is worth a line."""
+_STOPPED = {
+    "precise": "until each speed-up was known to a quarter of a per cent",
+    "samples": "as many as were asked for",
+    "budget": "until their time was up",
+}
 _KINDS = {"memory": "memory traffic", "launch": "one launch"}
 
 
@@ -37,11 +42,9 @@ def timing_lines(timing: Timing | None) -> Iterator[str]:
     if timing.limit is not None:
         yield from _limit(timing.limit)
     marks = Counter(mark.value for sample in timing.samples for mark in sample.marks)
-    marked = "".join(f", {count} {mark}" for mark, count in sorted(marks.items()))
-    yield (
-        f"{wording.many(timing.rounds, 'round')} in random order, stopped by {timing.stopped}{marked}; "
-        f"inputs {timing.inputs}"
-    )
+    marked = "".join(f", {wording.many(count, 'sample')} marked {mark}" for mark, count in sorted(marks.items()))
+    until = _STOPPED.get(timing.stopped, timing.stopped)
+    yield (f"{wording.many(timing.rounds, 'round')} in random order, {until}{marked}; inputs {timing.inputs}")
     yield _card(timing.card)
     if timing.unmet:
         yield f"required speed-up NOT shown: {timing.unmet}"
@@ -79,8 +82,8 @@ def _comparison(comparison: Comparison, baseline: Contestant) -> str:
     kept = ", timed earlier" if baseline.cached else ""
     reason = f" ({comparison.reason.value}: {comparison.sentence})" if comparison.word.value == "UNSURE" else ""
     return (
-        f"{comparison.word.value} against {_figures(_NAMES.get(comparison.baseline, comparison.baseline), baseline)}"
-        f"{kept}: speed-up {speedup.median:.4g} [{speedup.low:.4g}, {speedup.high:.4g}]{reason}"
+        f"{comparison.word.value} {speedup.median:.4g}x [{speedup.low:.4g}, {speedup.high:.4g}] against "
+        f"{_figures(_NAMES.get(comparison.baseline, comparison.baseline), baseline)}{kept}{reason}"
     )
 
 
