@@ -91,10 +91,21 @@ def test_the_last_level_of_optimisation_counts_and_none_is_none(flags: list[str]
 
 @pytest.mark.emu
 @pytest.mark.parametrize(
-    ("flags", "level"), [((), "-O0"), (("-O3",), "-O3"), (("-O3", "-Xcompiler", "-O1"), "-O3"), (("-O 2",), "-O2")]
+    ("flags", "level", "own"),
+    [
+        ((), "-O0", []),
+        (("-O3",), "-O3", []),
+        (("-O3", "-Xcompiler", "-O1"), "-O3", []),
+        (("-O 2", "-Xcompiler=-fopenmp,-march=native"), "-O2", ["-fopenmp", "-march=native"]),
+    ],
 )
 def test_host_code_is_compiled_at_the_level_that_nvcc_would_take(
-    chain: toolchain.Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], level: str
+    chain: toolchain.Toolchain,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[str, ...],
+    level: str,
+    own: list[str],
 ) -> None:
     commands: list[list[str]] = []
     asked: list[str] = []
@@ -118,6 +129,7 @@ def test_host_code_is_compiled_at_the_level_that_nvcc_would_take(
     (command,) = commands
     assert asked == [level]
     assert [word for word in command if word.startswith("-O")] == [level]
+    assert [word for word in command if word.startswith(("-f", "-m")) and word != "-fPIC"] == own
 
 
 @pytest.mark.emu

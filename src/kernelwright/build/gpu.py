@@ -47,6 +47,9 @@ static const __fatBinC_Wrapper_t __fatDeviceText
 """
 """nvcc's ``fatbin.c``, with the images in a file of their own: the host's assembly outlives an edit of a kernel."""
 
+_GIVEN = {"-fPIC", "-m64", *headers.OUTPUT_FLAGS}
+"""Flags of the host compile that are no wish of the user's."""
+
 _RELOCATABLE = ("-dc", "--device-c", "-rdc", "--relocatable-device-code", "-dlto", "-dlink", "-code", "-G", "-ewp")
 """Flags of nvcc that ask for what one front-end pass and one assembler run do not give."""
 
@@ -166,7 +169,9 @@ def _cuda_object(
     )
     (place / "fatbin.c").write_text(FATBIN % IMAGE)
     text = splice.spliced(unit, low.rest, toolchain, extension.candidate)
-    command = [*splice.command(extension, toolchain, unit, lean=True, optimise=low.optimise), "-I."]
+    # What nvcc would hand on to the host compiler (-Xcompiler): -fopenmp, -march=native, …
+    own = [flag for flag in low.host_flags if flag.startswith(("-f", "-m")) and flag not in _GIVEN]
+    command = [*splice.command(extension, toolchain, unit, lean=True, optimise=low.optimise), *own, "-I."]
     salt = cache.digest(toolchain.identity, FATBIN)
     return compile_text(f"// unit {index}\n{text}", "spliced.cpp", command, place, salt=salt), low
 
