@@ -8,7 +8,8 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from kernelwright.measure.records import Ceilings
+from kernelwright.measure.limits import limit
+from kernelwright.measure.records import Ceilings, Work
 from kernelwright.profile.picture import picture
 from kernelwright.profile.records import Point, Profile
 from kernelwright.records import DeviceFact
@@ -71,6 +72,40 @@ def test_a_kernel_without_a_time_is_a_hollow_mark_on_its_roof(ceilings: Ceilings
     (mark,) = [c for c in root.iter(f"{SVG}circle") if c.get("r") == "7"]
     assert mark.get("fill") == "#ffffff"
     assert "softmax: at most 2.3 TFLOP/s at 0.5 flop/B (not timed)" in words(root)
+
+
+def limited(ceilings: Ceilings, work: Work, forward_ms: float) -> ElementTree.Element:
+    profile = Profile(
+        "p.py", "c.py", DeviceFact("cuda", "NVIDIA H200", "9.0"), "ncu", points=(GEMV,), ceilings=ceilings,
+        work=work, limit=limit(work, ceilings, {"forward": forward_ms}),
+    )  # fmt: skip
+    return ElementTree.fromstring(picture(profile))
+
+
+def crosses(root: ElementTree.Element) -> list[tuple[float, float]]:
+    """Centres of the crosses, the plot's first."""
+    found = [re.match(r"M ([\d.]+) ([\d.]+) H ([\d.]+)", path.get("d", "")) for path in root.iter(f"{SVG}path")]
+    return [((float(m[1]) + float(m[3])) / 2, float(m[2])) for m in found if m]
+
+
+def test_the_problems_limit_is_a_cross_above_the_kernel_that_comes_near_it(ceilings: Ceilings) -> None:
+    # The matrix-vector product: 8.6 GB once, two flop a value. fp16x3 is the least arithmetic, the memory binds.
+    root = limited(ceilings, Work(8_600_000_000, 8192, {"fp32": 4_300_000_000}), 1.95)
+    cross, in_legend = crosses(root)
+    (kernel,) = marks(root)
+    assert cross[0] == pytest.approx(kernel[0], abs=0.5)
+    assert 78 <= cross[1] < kernel[1]
+    assert in_legend[1] > 548
+    assert (
+        "the problem at its limit, 1.87 ms by memory traffic: 2.3 TFLOP/s at 0.5 flop/B; the forward pass takes 1.95 ms"
+        in words(root)
+    )
+
+
+def test_a_problem_without_products_has_its_limit_in_words_only(ceilings: Ceilings) -> None:
+    root = limited(ceilings, Work(8_600_000_000, 8192, {}), 2.0)
+    assert crosses(root) == []
+    assert "the problem at its limit, 1.87 ms by memory traffic; the forward pass takes 2 ms" in words(root)
 
 
 def test_without_ceilings_there_are_marks_and_no_roofs() -> None:

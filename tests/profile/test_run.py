@@ -11,7 +11,7 @@ import pytest
 
 from kernelwright.check import CheckOptions
 from kernelwright.counters.records import EMULATED, NCU, KernelCounters
-from kernelwright.measure.records import Ceiling, Ceilings
+from kernelwright.measure.records import Ceiling, Ceilings, Work
 from kernelwright.profile import NotProfiled, Profile, ProfileOptions, ncu
 from kernelwright.profile import metrics as p
 from kernelwright.profile import run as profiling
@@ -156,12 +156,18 @@ def test_a_candidate_that_does_not_end_is_not_profiled(tmp_path: Path) -> None:
 # ---- a GPU whose counters cannot be had ----------------------------------------------------------------------------
 def on_gpu(folder: Path, monkeypatch: pytest.MonkeyPatch, program: Path | None, counted: Any) -> Profile:
     """A profile on a GPU that only pretends: the trace is given, and the emulated device's check says ``counted``."""
-    ceilings = Ceilings("NVIDIA H200", "580", 60 << 20, {"read": Ceiling("read", "GB/s", 4600.0, None, "test")})
+    ceilings = Ceilings(
+        "NVIDIA H200",
+        "580",
+        60 << 20,
+        {name: Ceiling(name, "GB/s", 4600.0, None, "test") for name in ("read", "write")},
+    )
     told = {
         "passes": [[["copy_strided(const float *, float *, int)", 10.0]]],
         "device": {"name": "NVIDIA H200", "capability": "9.0"},
         "versions": {"torch": "2.11"},
         "ceilings": to_json(ceilings),
+        "work": to_json(Work(8_388_608, 0)),
     }
     monkeypatch.setattr(profiling, "device_of", lambda chosen: "cuda")
     monkeypatch.setattr(profiling, "_trace", lambda config, timeout_s: profiling._Traced(told))
@@ -220,3 +226,7 @@ def test_with_ncu_nothing_is_counted_a_second_time(tmp_path: Path, monkeypatch: 
     assert len(made.kernels) == 5
     assert made.versions["ncu"] == "2025.3.1.0"
     assert made.reasons[0].kernel.startswith("copy_strided")
+    # 8.4 MB at 4600 GB/s are 1.82 us; the traced pass took 10.
+    assert made.limit is not None
+    assert made.limit.limit_ms == pytest.approx(1.8236e-3, rel=1e-4)
+    assert made.limit.fraction == {"forward": pytest.approx(0.18236, rel=1e-4)}

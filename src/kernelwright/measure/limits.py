@@ -56,6 +56,17 @@ def limit(work: Work, ceilings: Ceilings, device_ms: Mapping[str, float]) -> Lim
     )
 
 
+def in_words(kind: str) -> str:
+    """``memory traffic``, ``one launch``, ``arithmetic in fp16x3``."""
+    plain = {"memory": "memory traffic", "launch": "one launch"}
+    return plain.get(kind) or f"arithmetic in {kind.partition(':')[2]}"
+
+
+def compulsory_bytes(work: Work, ceilings: Ceilings) -> int:
+    """Bytes that must come from or go to the memory: an output as far as the L2 cannot hold it."""
+    return work.read_bytes + max(0, work.written_bytes - ceilings.l2_bytes)
+
+
 def arithmetic_ms(work: Work, ceilings: Ceilings) -> dict[str, float]:
     """Least time in ms for the flops alone, by way; a problem of several dtypes has the sum of each one's least.
 

@@ -2,7 +2,8 @@
 
 Why: one look tells whether a kernel waits for memory or for arithmetic, and how far it is from either. Written by hand:
 a picture of ten shapes needs no plotting library in every installation. The rule: every number in the picture stands in
-the record, too; each kernel is a numbered mark with its name and figures below; a roof says whether it was measured.
+the record, too; each kernel is a numbered mark with its name and figures below, the problem's limit a cross; a roof
+says whether it was measured.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
+from kernelwright.measure.limits import compulsory_bytes, in_words
+from kernelwright.measure.records import Limit
 from kernelwright.profile.records import Point, Profile
 
 WIDTH, PLOT_HEIGHT = 960, 470
@@ -47,8 +50,9 @@ def picture(profile: Profile) -> str:
     points = list(profile.points[:MOST_POINTS])
     memory = _memory_gb_s(profile)
     roofs = _roofs(profile)
-    axes = _axes(points, memory, roofs)
-    rows = len(points) + 2 + (len(profile.points) > MOST_POINTS)
+    limit = _limit(profile)
+    axes = _axes(points, memory, roofs, limit)
+    rows = len(points) + 2 + (len(profile.points) > MOST_POINTS) + (profile.limit is not None)
     height = TOP + PLOT_HEIGHT + 70 + rows * ROW
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
@@ -57,6 +61,7 @@ def picture(profile: Profile) -> str:
         *_title(profile),
         *_grid(axes),
         *_roof_lines(axes, memory, roofs),
+        *_cross(axes, limit),
         *_marks(axes, points, memory, roofs),
         *_legend(profile, points),
         "</svg>",
@@ -98,12 +103,23 @@ def _height(point: Point, memory: float, roofs: dict[str, float]) -> float | Non
     return _bound(point, memory, roofs)
 
 
-def _axes(points: list[Point], memory: float, roofs: dict[str, float]) -> _Axes:
+def _limit(profile: Profile) -> tuple[float, float] | None:
+    """Intensity and TFLOP/s of the problem itself at its limit; None without flop or where no limit is known."""
+    if profile.limit is None or profile.ceilings is None:
+        return None
+    flop, bytes = sum(profile.limit.work.flops.values()), compulsory_bytes(profile.limit.work, profile.ceilings)
+    return (flop / bytes, flop / profile.limit.limit_ms * 1e-9) if flop and bytes else None
+
+
+def _axes(points: list[Point], memory: float, roofs: dict[str, float], limit: tuple[float, float] | None) -> _Axes:
     xs = [point.intensity for point in points if point.flop and point.bytes]
     slope = memory * 1e-3
     # The ridges: where a kernel stops waiting for memory.
     xs += [flat / slope for flat in roofs.values() if slope]
     heights = [h for point in points if (h := _height(point, memory, roofs))]
+    if limit is not None:
+        xs.append(limit[0])
+        heights.append(limit[1])
     x0 = math.floor(math.log10(min([*xs, 0.1]) * 0.6))
     x1 = math.ceil(math.log10(max([*xs, 100.0]) * 1.6))
     ys = [*heights, *roofs.values()]
@@ -178,6 +194,19 @@ def _line(x1: float, y1: float, x2: float, y2: float, more: str) -> str:
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{ROOF}" stroke-width="2"{more}/>'
 
 
+def _cross(axes: _Axes, limit: tuple[float, float] | None) -> Iterator[str]:
+    """Where the problem would stand at its limit."""
+    if limit is not None:
+        yield _plus(axes.x(limit[0]), axes.y(max(limit[1], 10.0**axes.y0)), 11)
+
+
+def _plus(x: float, y: float, arm: float) -> str:
+    return (
+        f'<path d="M {x - arm:.1f} {y:.1f} H {x + arm:.1f} M {x:.1f} {y - arm:.1f} V {y + arm:.1f}" stroke="{INK}" '
+        f'stroke-width="2.5" fill="none"/>'
+    )
+
+
 def _marks(axes: _Axes, points: list[Point], memory: float, roofs: dict[str, float]) -> Iterator[str]:
     taken: list[tuple[float, float]] = []
     for number, point in enumerate(points, 1):
@@ -212,6 +241,11 @@ def _legend(profile: Profile, points: list[Point]) -> Iterator[str]:
     if len(profile.points) > MOST_POINTS:
         yield f'<text x="{LEFT + 48}" y="{y}">and {len(profile.points) - MOST_POINTS} more kernels</text>'
         y += ROW
+    if profile.limit is not None:
+        if _limit(profile) is not None:
+            yield _plus(LEFT + 6, y - 4.5, 7)
+        yield f'<text x="{LEFT + 22}" y="{y}">{escape(_limit_words(profile.limit, _limit(profile)))}</text>'
+        y += ROW
     yield f'<text x="{LEFT}" y="{y + 4}" fill="{ROOF}" font-size="12">{escape(_footnote(profile))}</text>'
 
 
@@ -228,6 +262,14 @@ def _words(point: Point, bound: float | None) -> str:
     reached = point.flop / point.seconds * 1e-12
     share = f", {_percent(100 * reached / bound)} of the roof above it" if bound else ""
     return f"{name}: {_tflops(reached)} {at}{share}; {_time(point.seconds)}"
+
+
+def _limit_words(limit: Limit, place: tuple[float, float] | None) -> str:
+    """``the problem at its limit, 1.827 ms by memory traffic: 2.35 TFLOP/s at 0.5 flop/B; …``."""
+    at = f": {_tflops(place[1])} at {place[0]:.3g} flop/B" if place is not None else ""
+    share = limit.fraction.get("forward")
+    taken = f"; the forward pass takes {_time(1e-3 * limit.limit_ms / share)}" if share else ""
+    return f"the problem at its limit, {_time(1e-3 * limit.limit_ms)} by {in_words(limit.kind)}{at}{taken}"
 
 
 def short(kernel: str, *, columns: int = 44) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kernelwright.counters.records import KernelCounters
-from kernelwright.measure.records import Ceilings, Work
+from kernelwright.measure.records import Ceilings, Limit, Work
 from kernelwright.records import DeviceFact
 from kernelwright.sourceline import SourceLine
 
@@ -87,6 +87,8 @@ class Profile:
     ceilings: Ceilings | None = None
     work: Work | None = None
     """What the problem demands of any implementation."""
+    limit: Limit | None = None
+    """The least time that the ceilings allow for that work; its fraction is of ``forward``, the traced pass."""
     notes: tuple[str, ...] = ()
     """What was not checked, and why."""
     versions: dict[str, str] = field(default_factory=dict)

@@ -19,8 +19,8 @@ from kernelwright.check import CheckOptions, check, device_of
 from kernelwright.counters.records import EMULATED, NCU, KernelCounters
 from kernelwright.device.specs import spec
 from kernelwright.errors import EXIT_NO, KernelwrightError, MachineError
-from kernelwright.measure.limits import from_data_sheet
-from kernelwright.measure.records import Ceilings, Work
+from kernelwright.measure.limits import from_data_sheet, limit
+from kernelwright.measure.records import Ceilings, Limit, Work
 from kernelwright.problem.layout import outline, read_source
 from kernelwright.profile import ncu, trace
 from kernelwright.profile.reasons import reasons
@@ -132,6 +132,7 @@ def _on_gpu(problem: Path, candidate: Path, options: ProfileOptions, progress: C
         times[kernel.kernel] += seconds(kernel) or 0.0
     shares = trace.shares(table, times)
     told = traced.known.get("device", {})
+    forward_us = trace.forward_us(traced.passes)
     versions = {**traced.known.get("versions", {}), **({"ncu": counted.version} if counted.version else {})}
     return Profile(
         problem=str(problem),
@@ -141,14 +142,22 @@ def _on_gpu(problem: Path, candidate: Path, options: ProfileOptions, progress: C
         sets=options.sets,
         kernels=kernels,
         trace=table,
-        forward_us=trace.forward_us(traced.passes),
+        forward_us=forward_us,
         reasons=reasons(kernels, traced.ceilings, shares),
         points=points(kernels, shares),
         ceilings=traced.ceilings,
         work=traced.work,
+        limit=_limit(traced, forward_us),
         notes=tuple(notes),
         versions={"kernelwright": kernelwright.__version__, **{str(k): str(v) for k, v in versions.items()}},
     )
+
+
+def _limit(traced: _Traced, forward_us: float | None) -> Limit | None:
+    """The least time for the problem's work; None where the work or a ceiling is not known."""
+    if traced.work is None or traced.ceilings is None:
+        return None
+    return limit(traced.work, traced.ceilings, {"forward": forward_us / 1e3} if forward_us else {})
 
 
 def _trace(config: alone.Alone, timeout_s: float) -> _Traced:

@@ -14,6 +14,7 @@ from rich.text import Text
 from kernelwright.counters import reading
 from kernelwright.counters.records import NCU, KernelCounters
 from kernelwright.explain.access import kernel as short
+from kernelwright.measure import limits
 from kernelwright.profile import metrics as p
 from kernelwright.profile.records import Profile, Reason
 from kernelwright.profile.roofline import bandwidth, moved, rate, seconds
@@ -40,6 +41,7 @@ def render_profile(profile: Profile, console: Console) -> None:
             _reason(number, reason, profile, console)
     console.print()
     labelled(console, "forward", _forward(profile))
+    labelled(console, "limit", _limit(profile))
     labelled(console, "speed", [line for kernel in profile.kernels for line in _speed(kernel, profile)])
     for kernel in profile.kernels:
         render_counters((kernel,), console)
@@ -77,6 +79,19 @@ def _forward(profile: Profile) -> Iterator[str]:
         yield f"{100 * one.share:5.1f} %  {_us(one.total_us)}{times}  {_cut(short(one.name))}"
     if len(profile.trace) > MOST_TRACED:
         yield f"and {wording.many(len(profile.trace) - MOST_TRACED, 'more kernel')}"
+
+
+def _limit(profile: Profile) -> Iterator[str]:
+    """The least time for what the problem demands, and how near the pass comes to it."""
+    found = profile.limit
+    if found is None:
+        return
+    share = found.fraction.get("forward")
+    reached = f"; these kernels reach {100 * share:.1f} % of that speed" if share is not None else ""
+    yield (
+        f"{_us(1e3 * found.limit_ms)} by {limits.in_words(found.kind)} ({found.ceilings} ceilings), for "
+        f"{wording.bytes_of(found.work.read_bytes)} in and {wording.bytes_of(found.work.written_bytes)} out{reached}"
+    )
 
 
 def _speed(kernel: KernelCounters, profile: Profile) -> Iterator[str]:

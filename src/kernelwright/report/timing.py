@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from kernelwright.measure import limits
 from kernelwright.measure.records import CardSummary, Ceilings, Comparison, Contestant, Interval, Limit, Timing
 from kernelwright.report import wording
 
@@ -25,7 +26,6 @@ _STOPPED = {
     "samples": "as many as were asked for",
     "budget": "until their time was up",
 }
-_KINDS = {"memory": "memory traffic", "launch": "one launch"}
 
 
 def timing_lines(timing: Timing | None) -> Iterator[str]:
@@ -88,7 +88,6 @@ def _comparison(comparison: Comparison, baseline: Contestant) -> str:
 
 
 def _limit(limit: Limit) -> Iterator[str]:
-    kind = _KINDS.get(limit.kind, f"arithmetic in {limit.kind.partition(':')[2]}")
     candidate = limit.fraction.get("candidate", 0.0)
     others = "".join(
         f", {_NAMES.get(name, name)} {100 * share:.1f} %"
@@ -96,8 +95,8 @@ def _limit(limit: Limit) -> Iterator[str]:
         if name != "candidate"
     )
     yield (
-        f"limit {_ms(limit.limit_ms)} by {kind} ({limit.ceilings} ceilings): the candidate reaches "
-        f"{100 * candidate:.1f} %{others}"
+        f"limit {_ms(limit.limit_ms)} by {limits.in_words(limit.kind)} ({limit.ceilings} ceilings): "
+        f"the candidate reaches {100 * candidate:.1f} %{others}"
     )
     ways = "".join(f", {way} {_ms(time)}" for way, time in limit.arithmetic_ms.items())
     yield (
