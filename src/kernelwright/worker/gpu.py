@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from kernelwright.errors import MachineError
+
 SHARE = 1 / 3
 """Of the device's memory: inputs of 8.6 GB with their float64 copy fit into a third of an H200's."""
 
@@ -17,13 +19,24 @@ KEPT_BYTES = 2 << 30
 """What a warm oracle may keep of trials for the next check."""
 
 
+INSTEAD = "--device emulated needs none"
+
+
 def open(place: str) -> None:
-    """Make the context, with the limit set, and the reference's products in full precision."""
+    """Make the context, with the limit set, and the reference's products in full precision.
+
+    Raises ``MachineError`` where there is no GPU, or it cannot be used.
+    """
     cuda: Any = torch.cuda
-    cuda.set_per_process_memory_fraction(SHARE, torch.device(place))
+    if not cuda.is_available():
+        raise MachineError("no GPU that this torch can use", hint=INSTEAD)
+    try:
+        cuda.set_per_process_memory_fraction(SHARE, torch.device(place))
+        torch.zeros(1, device=place)
+    except RuntimeError as error:
+        raise MachineError(f"the GPU cannot be used: {str(error).splitlines()[0]}", hint=INSTEAD) from None
     # PyTorch lets cuDNN round convolutions to TF32: then the reference would be its own worst excuse.
     torch.backends.cudnn.allow_tf32 = False
-    torch.zeros(1, device=place)
 
 
 def budget_bytes(place: str) -> int:

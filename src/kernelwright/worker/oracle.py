@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from kernelwright.errors import UsageError
+from kernelwright.errors import MachineError, UsageError
 from kernelwright.problem.layout import Problem, load
 from kernelwright.records import to_json
 from kernelwright.worker import gpu, memory
@@ -42,6 +42,8 @@ def main(channel: Channel, config: dict[str, Any]) -> None:
             operation(request, fds)
         except UsageError as error:
             channel.send({"reply": request["op"], "usage": str(error), "hint": error.hint})
+        except MachineError as error:
+            channel.send({"reply": request["op"], "machine": str(error), "hint": error.hint})
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             fact = exception_fact(error, session.file)
             problems_own = session.foreign or bool(fact.frames)

@@ -234,6 +234,8 @@ class Road:
             raise self._oracle_ended(ended.exit) from None
         if "usage" in reply:
             raise UsageError(reply["usage"], hint=reply["hint"])
+        if "machine" in reply:
+            raise MachineError(reply["machine"], hint=reply["hint"])
         if "fault" in reply:
             raise InternalError(f"the judge failed in {reply['during']}:\n{reply['fault']['traceback']}")
         if "error" in reply:
