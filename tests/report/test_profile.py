@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.resources
 import io
 import json
@@ -11,7 +12,9 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from kernelwright.measure.records import Ceiling, Ceilings
+from kernelwright.measure.limits import limit
+from kernelwright.measure.records import Ceiling, Ceilings, Work
+from kernelwright.profile.metrics import FMA_PIPE, TENSOR_PIPE
 from kernelwright.profile.pages import kernels
 from kernelwright.profile.reasons import reasons
 from kernelwright.profile.records import Profile
@@ -67,6 +70,37 @@ def test_the_screen_has_the_reason_its_line_and_the_figures(made: Profile) -> No
     assert "counters     copy_strided<<<(4096,1,1), (256,1,1)>>>, counted: SASS, by ncu" in text
     assert "samples       85.0 %  kernels.cu:11  97 % of them wait for global or local memory" in text
     assert "not checked  the rest" in text
+
+
+def test_long_names_are_whole_over_their_counters_and_cut_in_sentences(made: Profile) -> None:
+    name = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_stage3_execute_kernel__5x_cublas"
+    (own,) = made.kernels
+    long = dataclasses.replace(own, kernel=name, metrics={**own.metrics, FMA_PIPE: 79.0, TENSOR_PIPE: 3.0})
+    reason = dataclasses.replace(made.reasons[0], kernel=name)
+    stream = io.StringIO()
+    both = dataclasses.replace(made, kernels=(own, long), reasons=(reason,), sets={"N": "8"})
+    render_profile(both, Console(file=stream, width=200, highlight=False, emoji=False, markup=False))
+    text = stream.getvalue()
+    assert "  1. sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tile…: 82 % of the stall samples" in text
+    assert text.count(name) == 1
+    assert f"counters     {name}<<<" in text
+    assert "pipes busy: FMA 79 %;" in text
+    assert "against problem.py, N=8 on NVIDIA H200" in text
+
+
+def test_the_limit_stands_beside_what_the_pass_reaches(made: Profile) -> None:
+    work = Work(8_388_608, 0)
+    ceilings = Ceilings(
+        "NVIDIA H200", "580", 60 << 20,
+        {name: Ceiling(name, "GB/s", 4600.0, None, "test") for name in ("read", "write")},
+    )  # fmt: skip
+    stream = io.StringIO()
+    limited = dataclasses.replace(made, work=work, limit=limit(work, ceilings, {"forward": 0.01}))
+    render_profile(limited, Console(file=stream, width=200, highlight=False, emoji=False, markup=False))
+    assert (
+        "limit        1.82 us by memory traffic (measured ceilings), for 8 MiB in and 0 B out; these kernels reach 18.2 % "
+        "of that speed" in stream.getvalue()
+    )
 
 
 def test_the_json_follows_its_schema_and_comes_back(made: Profile) -> None:

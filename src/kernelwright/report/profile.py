@@ -55,7 +55,8 @@ def _headline(profile: Profile, console: Console) -> None:
     device = profile.device
     name = f"the emulated device as {device.name}" if device.kind == "emulated" else device.name
     counted = "counters by ncu" if profile.counted_by == NCU else "counters by the emulated device"
-    text = f"against {profile.problem} on {name}, {counted}; {wording.seconds(profile.seconds)}"
+    sizes = "".join(f", {constant}={value}" for constant, value in profile.sets.items())
+    text = f"against {profile.problem}{sizes} on {name}, {counted}; {wording.seconds(profile.seconds)}"
     hang(console, Text(" " * (word.cell_len + 2)), Text(text, style="dim"))
 
 
