@@ -81,7 +81,7 @@ def test_long_names_are_whole_over_their_counters_and_cut_in_sentences(made: Pro
     both = dataclasses.replace(made, kernels=(own, long), reasons=(reason,), sets={"N": "8"})
     render_profile(both, Console(file=stream, width=200, highlight=False, emoji=False, markup=False))
     text = stream.getvalue()
-    assert "  1. sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tile…: 82 % of the stall samples" in text
+    assert "  1. sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tiles…: 82 % of the stall samples" in text
     assert text.count(name) == 1
     assert f"counters     {name}<<<" in text
     assert "pipes busy: FMA 79 %;" in text
@@ -98,8 +98,8 @@ def test_the_limit_stands_beside_what_the_pass_reaches(made: Profile) -> None:
     limited = dataclasses.replace(made, work=work, limit=limit(work, ceilings, {"forward": 0.01}))
     render_profile(limited, Console(file=stream, width=200, highlight=False, emoji=False, markup=False))
     assert (
-        "limit        1.82 us by memory traffic (measured ceilings), for 8 MiB in and 0 B out; these kernels reach 18.2 % "
-        "of that speed" in stream.getvalue()
+        "limit        1.82 us by memory traffic (measured ceilings), for 8 MiB in and 0 B out; these kernels reach "
+        "18.2 % of that speed" in stream.getvalue()
     )
 
 
