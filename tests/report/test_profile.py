@@ -14,7 +14,7 @@ from rich.console import Console
 
 from kernelwright.measure.limits import limit
 from kernelwright.measure.records import Ceiling, Ceilings, Work
-from kernelwright.profile.metrics import FMA_PIPE, TENSOR_PIPE
+from kernelwright.profile.metrics import BY_COLUMN, FMA_PIPE, SAMPLES, TENSOR_PIPE
 from kernelwright.profile.pages import kernels
 from kernelwright.profile.reasons import reasons
 from kernelwright.profile.records import Profile
@@ -86,6 +86,21 @@ def test_long_names_are_whole_over_their_counters_and_cut_in_sentences(made: Pro
     assert f"counters     {name}<<<" in text
     assert "pipes busy: FMA 79 %;" in text
     assert "against problem.py, N=8 on NVIDIA H200" in text
+
+
+def test_a_kernel_without_lines_has_its_stalls_as_a_whole(made: Profile) -> None:
+    (own,) = made.kernels
+    metrics = {SAMPLES: 1000.0, BY_COLUMN["stall_selected"].metric: 456.0, BY_COLUMN["stall_math"].metric: 6.0}
+    metrics[BY_COLUMN["stall_barrier"].metric] = 34.0
+    bare = dataclasses.replace(own, lines=(), metrics=metrics)
+    stream = io.StringIO()
+    render_profile(
+        dataclasses.replace(made, kernels=(bare,)),
+        Console(file=stream, width=200, highlight=False, emoji=False, markup=False),
+    )
+    text = stream.getvalue()
+    assert "samples       45.6 %  issue\n               3.4 %  wait at a barrier\n" in text
+    assert "arithmetic pipe" not in text
 
 
 def test_the_limit_stands_beside_what_the_pass_reaches(made: Profile) -> None:

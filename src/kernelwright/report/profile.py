@@ -24,6 +24,7 @@ from kernelwright.report.page import hang, labelled, paragraph
 
 MOST_TRACED = 8
 MOST_LINES = 6
+MOST_STALLS = 4
 LEAST_SAMPLES_PCT = 3.0
 LEAST_PIPE_PCT = 5.0
 """Below it a pipe is worth no word: constants that the compiler moves show on the tensor cores, too."""
@@ -132,6 +133,7 @@ def _samples(kernel: KernelCounters) -> Iterator[str]:
     """The lines at which the warps were when they were sampled, and what most of them did there."""
     total = sum(line.metrics.get(p.SAMPLES, 0.0) for line in kernel.lines)
     if not total:
+        yield from _samples_of_all(kernel)
         return
     ordered = sorted(kernel.lines, key=lambda line: -line.metrics.get(p.SAMPLES, 0.0))
     for line in ordered[:MOST_LINES]:
@@ -143,6 +145,19 @@ def _samples(kernel: KernelCounters) -> Iterator[str]:
         place = reading.own_frame(line)
         code = f"   {place.text}" if place.text else ""
         yield f"{100 * here / total:5.1f} %  {place.file}:{place.line}  {mostly:.0f} % of them {stall.words}{code}"
+
+
+def _samples_of_all(kernel: KernelCounters) -> Iterator[str]:
+    """The same of a kernel without lines: what its warps did when they were sampled."""
+    total = kernel.metrics.get(p.SAMPLES, 0.0)
+    if not total:
+        return
+    ordered = sorted(p.STALLS, key=lambda stall: -kernel.metrics.get(stall.metric, 0.0))
+    for stall in ordered[:MOST_STALLS]:
+        share = 100 * kernel.metrics.get(stall.metric, 0.0) / total
+        if share < LEAST_SAMPLES_PCT:
+            break
+        yield f"{share:5.1f} %  {stall.words}"
 
 
 def _us(value: float) -> str:
