@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from kernelwright import check as core
 from kernelwright.cli import main
 from kernelwright.records import Stage, StageResult, StageStatus, Verdict, VerdictWord
+from kernelwright.report.history import render_history
+from kernelwright.store.history import Entry
 
 pytestmark = pytest.mark.tiny
 
@@ -35,6 +39,15 @@ def test_every_check_is_listed(checked: None, capsys: pytest.CaptureFixture[str]
     assert [(row["id"], row["word"]) for row in listed["verdicts"]] == [(2, "wrong"), (1, "correct")]
     assert main(["history"]) == 0
     assert "wrong" in capsys.readouterr().out
+
+
+def test_a_long_path_is_told_by_its_file_and_folder() -> None:
+    entry = Entry(
+        7, "2026-11-29T22:19:42+00:00", "p.py", "/a/long/way/to/matvec/candidate.py", "correct", "H200", 0.12, 1.1
+    )
+    stream = io.StringIO()
+    render_history([entry], Console(file=stream, width=80))
+    assert "  7  2026-11-29 22:19:42  correct  matvec/candidate.py  H200" in stream.getvalue()
 
 
 def test_one_is_shown_as_it_was_with_its_source(checked: None, capsys: pytest.CaptureFixture[str]) -> None:

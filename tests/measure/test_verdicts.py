@@ -66,6 +66,7 @@ def test_a_run_mostly_unusable_is_unsure() -> None:
     ]
     found = verdicts.compare("eager", samples, walls(1.1, 1.05), Facts())
     assert (found.word, found.reason) == (ComparisonWord.UNSURE, Reason.CONTAMINATED)
+    assert found.sentence == ("only 15 of 35 rounds are usable: 40 samples shared the card with another process")
 
 
 def test_a_ratio_that_moves_during_the_run_is_unsure() -> None:

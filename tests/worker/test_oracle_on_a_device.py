@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from tests.worker.conftest import PROBLEM
 
+from kernelwright.worker.judging import first_line
+
 PROGRAM = Path(__file__).parent / "programs" / "oracle_on_a_device.py"
 SOURCES = Path(__file__).parents[2] / "src"
 pytestmark = pytest.mark.emu
@@ -54,6 +56,17 @@ def test_inputs_that_are_handed_over_are_copied_to_the_device(tmp_path: Path) ->
     assert {row["device"] for row in told["place"]} == {"cuda:0"}
     assert "on the CPU" in told["trial"][0]["how"]
     assert [row["passed"] for row in told["compare"]] == [True, True]
+
+
+@pytest.mark.tiny
+def test_a_long_reason_is_told_in_whole_sentences() -> None:
+    torchs = (
+        "CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which "
+        "138.59 GiB is free. Including non-PyTorch memory, this process has 1.10 GiB memory in use.\nmore"
+    )
+    assert first_line(RuntimeError(torchs)) == torchs[: torchs.index(" Including")]
+    assert first_line(RuntimeError("x" * 200)) == "x" * 159 + "…"
+    assert first_line(RuntimeError()) == "RuntimeError"
 
 
 def test_a_device_without_the_memory_leaves_the_reference_to_the_cpu(tmp_path: Path) -> None:

@@ -7,15 +7,17 @@ except that SLOWER stands where only the objection itself could have made the ca
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelwright.measure import statistics
-from kernelwright.measure.marks import usable
+from kernelwright.measure.marks import UNUSABLE, usable
 from kernelwright.measure.records import (
     Comparison,
     ComparisonWord,
     Interval,
+    Mark,
     Reason,
     Sample,
     WallSample,
@@ -127,6 +129,20 @@ def hidden_work(samples: Sequence[Sample], wall: Sequence[WallSample], name: str
     return None
 
 
+_SEEN = {
+    Mark.STARVED: "began before all was queued",
+    Mark.SLOW_CLOCK: "ran at a slower clock",
+    Mark.THROTTLED: "ran on a throttled card",
+    Mark.SHARED: "shared the card with another process",
+}
+
+
+def _unusable(samples: Sequence[Sample]) -> str:
+    """``80 samples shared the card with another process, 1 sample began before all was queued``."""
+    counts = Counter(mark for sample in samples for mark in sample.marks if mark in UNUSABLE)
+    return ", ".join(f"{count} sample{'s' * (count != 1)} {_SEEN[mark]}" for mark, count in counts.most_common())
+
+
 def _objection(
     samples: Sequence[Sample],
     wall: Sequence[WallSample],
@@ -140,7 +156,7 @@ def _objection(
     if common is not None:
         return common
     if taken >= statistics.MIN_SAMPLES and 2 * len(under) < taken:
-        return Reason.CONTAMINATED, f"only {len(under)} of {taken} rounds are usable; the marks say why"
+        return Reason.CONTAMINATED, f"only {len(under)} of {taken} rounds are usable: {_unusable(samples)}"
     alone = facts.baseline_alone_ms
     eager = [s.device_ms for s in samples if s.contestant == "eager" and usable(s)]
     if alone is not None and eager and not statistics.median(eager) <= alone * (1 + DISTURBED_SHARE) + 0.005:

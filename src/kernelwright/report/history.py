@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +14,7 @@ from kernelwright.store.history import Entry
 
 
 def render_history(entries: Sequence[Entry], console: Console) -> None:
-    """One line a verdict."""
+    """One line a verdict; of a path the file and its folder."""
     if not entries:
         console.print("no verdict is kept yet")
         return
@@ -28,7 +29,7 @@ def render_history(entries: Sequence[Entry], console: Console) -> None:
             str(entry.id),
             entry.at.removesuffix("+00:00").replace("T", " "),
             entry.word,
-            entry.candidate,
+            "/".join(Path(entry.candidate).parts[-2:]),
             entry.device,
             f"{entry.device_ms:.4g}" if entry.device_ms is not None else "-",
             f"{entry.speedup:.4g}" if entry.speedup is not None else "-",

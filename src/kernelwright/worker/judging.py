@@ -163,6 +163,13 @@ class Judging:
             self._yardsticks_taken = True
 
 
+MOST_COLUMNS = 160
+
+
 def first_line(error: Exception) -> str:
-    """The first line of an exception's message, or its type where it has none."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:160]
+    """The first line of an exception's message, or its type where it has none; a long one by its whole sentences."""
+    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    if len(line) <= MOST_COLUMNS:
+        return line
+    whole, stop, _ = line[:MOST_COLUMNS].rpartition(". ")
+    return f"{whole}." if stop else f"{line[: MOST_COLUMNS - 1]}…"
