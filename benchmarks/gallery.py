@@ -50,7 +50,6 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--only", default="matvec,softmax,linear")
 parser.add_argument("--quick", action="store_true", help="some of the shapes, fewer rounds")
 parser.add_argument("--compile", action="store_true", help="also time torch.compile, at some of the shapes")
-parser.add_argument("--no-spare", action="store_true", help="split weights before the product, not beside it")
 parser.add_argument("--tune", action="store_true", help="measure all plans first and use the fastest")
 parser.add_argument("--host", action="store_true", help="also the time end to end, host included")
 parser.add_argument("--dtypes", default="float32,float16,bfloat16")
@@ -379,7 +378,6 @@ def tune(name: str) -> None:
 def main() -> None:
     print(torch.cuda.get_device_name(), "torch", torch.__version__, "driver", _tables.driver(), flush=True)
     build()
-    linear_kernel.SPARE_WARPS = not arguments.no_spare
     names = arguments.only.split(",")
     sections = {
         "matvec": (run_wide_matvec, run_matvec),

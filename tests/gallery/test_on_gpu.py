@@ -321,23 +321,59 @@ def test_linear_never_uses_a_stale_weight() -> None:
     assert right()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available() or not linear_kernel._device(0)[1], reason="needs Hopper's kernels")
-def test_spare_warps_split_a_weight_as_the_split_does() -> None:
-    k = linear_kernel
-    for M, N, K in ((1024, 8192, 8192), (1024, 5001, 4092), (600, 8192, 2048)):
+def test_x_is_split_inside_the_product_as_in_front_of_it() -> None:
+    """A new weight is split in front, and x beside it; with a kept split the product's kernel splits x itself."""
+    for M, N, K in ((1024, 8192, 8192), (1000, 5000, 3000), (400, 1000, 2560), (200, 1000, 12000), (130, 300, 16384)):
         x, w, b = layer(M, N, K)
-        w[3, 5], w[N - 1, 0], w[N - 2] = float("inf"), 1e30, 0
-        plan = k.Plan(k.HOPPER_128, 1)
-        before, found = k.SPARE_WARPS, []
-        try:
-            for k.SPARE_WARPS in (False, True, True):
-                gallery.forget(w)
-                found.append(k.linear(x, w, b, plan=plan))
-                found.append(k.linear(x, w, b, plan=plan))  # from the kept split
-        finally:
-            k.SPARE_WARPS = before
-        first = found[0].nan_to_num()
-        assert all(torch.equal(first, again.nan_to_num()) for again in found[1:]), (M, N, K)
+        x[5, 7], x[M - 1, 0], x[M // 2] = float("inf"), 1e30, 0
+        w[3, 5], w[N - 1, 0], w[N - 2] = float("nan"), 1e30, 0
+        gallery.forget(w)
+        first = gallery.linear(x, w, b, activation="gelu").nan_to_num()
+        for _ in range(4):
+            again = gallery.linear(x, w, b, activation="gelu").nan_to_num()
+            assert torch.equal(first, again), (M, N, K)
+
+
+def test_tiles_that_several_blocks_share_agree_with_float64_and_repeat_to_the_bit() -> None:
+    for M, N, K in ((1000, 5000, 3000), (3000, 1536, 1024), (1024, 2240, 4096), (2000, 1200, 8200), (700, 2600, 1000)):
+        x, w, b = layer(M, N, K)
+        for variant in (1, 2, 3) if linear_kernel._device(0)[1] else (0,):
+            plan = linear_kernel.Plan(variant, 1)
+            z = linear_kernel.linear(x, w, b, plan=plan)
+            exact = x.double() @ w.double().t() + b.double()
+            assert distance(z, exact) < 3e-6, (M, N, K, variant)
+            for _ in range(5):
+                assert torch.equal(z, linear_kernel.linear(x, w, b, plan=plan)), (M, N, K, variant)
+
+
+def test_products_on_two_streams_do_not_disturb_each_other() -> None:
+    shapes = ((1000, 5000, 3000), (2048, 1536, 2048))
+    layers = [layer(*shape) for shape in shapes]
+    alone = [gallery.linear(*one) for one in layers]
+    streams = [torch.cuda.Stream() for _ in layers]
+    torch.cuda.synchronize()
+    found: list[list[torch.Tensor]] = [[], []]
+    for _ in range(20):
+        for stream, one, outs in zip(streams, layers, found, strict=True):
+            with torch.cuda.stream(stream):
+                outs.append(gallery.linear(*one))
+    torch.cuda.synchronize()
+    for expected, outs in zip(alone, found, strict=True):
+        assert all(torch.equal(expected, out) for out in outs)
+
+
+def test_a_captured_product_with_shared_tiles_replays_beside_others() -> None:
+    x, w, b = layer(1000, 5000, 3000)
+    expected = gallery.linear(x, w, b)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = gallery.linear(x, w, b)
+    for _ in range(3):
+        out.zero_()
+        graph.replay()
+        beside = gallery.linear(x, w, b)
+        assert torch.equal(out, expected)
+        assert torch.equal(beside, expected)
 
 
 def test_a_captured_graph_splits_the_weight_at_each_replay() -> None:

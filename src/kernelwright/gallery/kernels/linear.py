@@ -13,8 +13,10 @@ out = activation(x @ W.T + bias) * scale + residual, float32 in and out. The sch
 Kernels: `hopper` (wgmma, tiles of 128, 64 or 32 rows of x, a TMA ring, one producer and two consumer warpgroups, two
 temporaries so that additions overlap the next product) and `portable` (mma.sync m16n8k16, sm_80 and newer, plain
 loads, 40 KB of static shared memory). With few tiles the columns are divided among blocks, whose partial results a
-second kernel adds in a fixed order. Deterministic. Up to 16 rows of x the weight's bytes are all that counts: `rows`
-reads W once, as it is, and multiplies in plain float32 with short chains; it needs no split at all.
+second kernel adds in a fixed order; with a few tiles too many for the device, `hopper` shares these among blocks and
+adds inside. Deterministic. A large x with long rows is split by `hopper` itself, each block some rows before its first
+tile, which saves a launch. Up to 16 rows of x the weight's bytes are all that counts: `rows` reads W once, as it is,
+and multiplies in plain float32 with short chains; it needs no split at all.
 
 Rows that the scheme does not fit are found on the device while splitting, and their outputs are computed in plain
 float32 behind the tile's own: rows with Inf or NaN (their hi/lo split would be NaN), rows whose largest
@@ -105,68 +107,73 @@ struct Operand {
     __half *hi, *lo;
     float* undo;
 };
-// Rows of W that hopper_kernel's spare warps split while its others multiply.
-struct Rest {
-    Operand w;   // all of W
-    int first;   // the rows before it, whole tiles, are split by split_kernel
-    int tiles;   // of 128 rows
-    int* state;  // [0]: the next row to take; [1 + tile]: how many of that tile's rows are done. Null: there is no rest
-};
+// (By value: a reference chosen at run time would put both operands into local memory.)
+__device__ __forceinline__ Operand one_of(bool is_first, const Operand& a, const Operand& b) {
+    return {is_first ? a.source : b.source, is_first ? a.stride : b.stride, is_first ? a.rows : b.rows,
+            is_first ? a.hi : b.hi,         is_first ? a.lo : b.lo,         is_first ? a.undo : b.undo};
+}
 __device__ __forceinline__ void look_at(float4 v, float& highest, float& sum, int& count) {
     highest = fmaxf(fmaxf(highest, fmaxf(fabsf(v.x), fabsf(v.y))), fmaxf(fabsf(v.z), fabsf(v.w)));
     sum += (fabsf(v.x) + fabsf(v.y)) + (fabsf(v.z) + fabsf(v.w));  // NaN if any element is
     count += (v.x != 0.f) + (v.y != 0.f) + (v.z != 0.f) + (v.w != 0.f);
 }
+// Some warps' findings about a row, on which its factor depends; all their threads (`together`: their barrier) learn
+// it.
+template <int WARPS>
+struct Findings {
+    float highest[WARPS], sum[WARPS];
+    int count[WARPS];
+};
+template <int WARPS, typename Barrier>
+__device__ __forceinline__ float agree(Findings<WARPS>& found, float highest, float sum, int count, float& undo,
+                                       Barrier together) {
+    for (int offset = 16; offset > 0; offset >>= 1) {
+        highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, offset));
+        sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+        count += __shfl_xor_sync(0xffffffffu, count, offset);
+    }
+    const int warp = threadIdx.x / 32 % WARPS;
+    if (threadIdx.x % 32 == 0) found.highest[warp] = highest, found.sum[warp] = sum, found.count[warp] = count;
+    together();
+    highest = 0.f, sum = 0.f, count = 0;
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w)
+        highest = fmaxf(highest, found.highest[w]), sum += found.sum[w], count += found.count[w];
+    return scale_of(highest, sum, count, undo);
+}
 // One block a row, the first operand's rows and then the second's.
-template <bool ALIGNED>
-__global__ void __launch_bounds__(256)
-    split_kernel(const Operand first, const Operand second, int K, int padded, const Rest rest) {
-    constexpr int HELD = 8;  // float4 a thread keeps: rows of up to 8192 columns are read once
-    __shared__ float highest_of[8], sum_of[8];
-    __shared__ int count_of[8];
+template <int THREADS, bool ALIGNED>
+__global__ void __launch_bounds__(THREADS) split_kernel(const Operand first, const Operand second, int K, int padded) {
+    constexpr int HELD = 4;  // float4 a thread keeps: rows of up to 16 * THREADS columns are read once
+    __shared__ Findings<THREADS / 32> found;
     const bool is_first = blockIdx.x < first.rows;
-    const Operand& o = is_first ? first : second;
+    const Operand o = one_of(is_first, first, second);
     const int64_t r = is_first ? blockIdx.x : blockIdx.x - first.rows;
     const float* row = o.source + r * o.stride;
     float4 held[HELD];
     earlier_kernels_have_ended();
     float highest = 0.f, sum = 0.f;
     int count = 0;
-    auto look = [&](float4 v) { look_at(v, highest, sum, count); };
-    if (rest.state && blockIdx.x == 0)
-        for (int i = threadIdx.x; i <= rest.tiles; i += 256) rest.state[i] = i == 0 ? rest.first : 0;
 #pragma unroll
-    for (int i = 0; i < HELD; ++i) held[i] = four<ALIGNED>(row, (threadIdx.x + i * 256) * 4, K);
+    for (int i = 0; i < HELD; ++i) held[i] = four<ALIGNED>(row, (threadIdx.x + i * THREADS) * 4, K);
 #pragma unroll
-    for (int i = 0; i < HELD; ++i) look(held[i]);
-    for (int64_t column = (threadIdx.x + HELD * 256) * 4; column < K; column += 1024)
-        look(four<ALIGNED>(row, int(column), K));
-    for (int offset = 16; offset > 0; offset >>= 1) {
-        highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, offset));
-        sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-        count += __shfl_xor_sync(0xffffffffu, count, offset);
-    }
-    if (threadIdx.x % 32 == 0)
-        highest_of[threadIdx.x / 32] = highest, sum_of[threadIdx.x / 32] = sum, count_of[threadIdx.x / 32] = count;
-    __syncthreads();
-    highest = 0.f, sum = 0.f, count = 0;
-    for (int w = 0; w < 8; ++w) highest = fmaxf(highest, highest_of[w]), sum += sum_of[w], count += count_of[w];
-
+    for (int i = 0; i < HELD; ++i) look_at(held[i], highest, sum, count);
+    for (int64_t column = (threadIdx.x + HELD * THREADS) * 4; column < K; column += THREADS * 4)
+        look_at(four<ALIGNED>(row, int(column), K), highest, sum, count);
     float undo;
-    const float scale = scale_of(highest, sum, count, undo);
-    const bool fits = undo > 0.f;
+    const float scale = agree(found, highest, sum, count, undo, [] { __syncthreads(); });
     if (threadIdx.x == 0) o.undo[r] = undo;
     uint2* h = reinterpret_cast<uint2*>(o.hi + r * padded);
     uint2* l = reinterpret_cast<uint2*>(o.lo + r * padded);
     auto put = [&](int piece, float4 v) {
         if (piece * 4 >= padded) return;
         uint2 a = make_uint2(0, 0), b = a;
-        if (fits) split_four(v, scale, a, b);
+        if (undo > 0.f) split_four(v, scale, a, b);
         h[piece] = a, l[piece] = b;
     };
 #pragma unroll
-    for (int i = 0; i < HELD; ++i) put(threadIdx.x + i * 256, held[i]);
-    for (int piece = threadIdx.x + HELD * 256; piece * 4 < padded; piece += 256)
+    for (int i = 0; i < HELD; ++i) put(threadIdx.x + i * THREADS, held[i]);
+    for (int piece = threadIdx.x + HELD * THREADS; piece * 4 < padded; piece += THREADS)
         put(piece, four<ALIGNED>(row, piece * 4, K));
 }
 
@@ -547,85 +554,160 @@ struct Ring {
     static constexpr int STAGES = WIDTH == 128 ? 3 : WIDTH == 64 ? 4 : 5, BYTES = STAGES * STAGE + 1024;
 };
 
-// The rest of W, by the three warps that neither load nor multiply: a row arrives in shared memory, is looked at, split
-// and counted. They wait for nobody, so whoever waits for a tile of W is served even where other blocks have not begun.
-constexpr int SPARE_THREADS = 96, SPARE_COLUMNS = 8192;
-__device__ __forceinline__ void split_rest(const Rest& rest, int K, int padded, const float* row, uint64_t* full) {
-    __shared__ float highest_of[3], sum_of[3];
-    __shared__ int count_of[3], taken;
-    const int thread = threadIdx.x - 32;
+// x's split inside the product's kernel: every block takes some of x's rows before its first tile, and whoever loads a
+// tile waits until the rows of that tile are done. Rows are taken by counting, so that nobody waits for a block that
+// has not begun (another kernel may have its multiprocessor). The last block to have loaded all leaves the counts at 0.
+struct Inside {
+    Operand x;
+    int at_once;  // rows that a block takes each time
+    int depth;    // rows that a warpgroup has under way, in the memory of the ring
+    int* counts;  // [0]: rows taken; [1]: blocks that have loaded all; [2 + tile]: its rows that are done. Null: x is
+                  // split already
+};
+__device__ __forceinline__ void split_rows(const Inside& in, int K, int padded, int width, unsigned char* room) {
+    __shared__ Findings<4> found[3];
+    __shared__ __align__(8) uint64_t arrived[3][2];
+    __shared__ int taken;
+    const int group = threadIdx.x / 128, thread = threadIdx.x % 128;
+    auto together = [&] { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); };
+    if (thread == 0) {
+        barrier_init(&arrived[group][0], 1), barrier_init(&arrived[group][1], 1);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    together();
+    int slot = 0;
     uint32_t parity = 0;
     for (;;) {
-        if (thread == 0) {
-            taken = atomicAdd(rest.state, 1);
-            if (taken < rest.w.rows) {
-                barrier_expect(full, K * 4);
-                asm volatile(
-                    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                        shared_address(row)),
-                    "l"(rest.w.source + taken * rest.w.stride), "r"(K * 4), "r"(shared_address(full))
-                    : "memory");
+        __syncthreads();
+        if (threadIdx.x == 0) taken = atomicAdd(in.counts, in.at_once);
+        __syncthreads();
+        const int begin = taken + group, end = min(taken + in.at_once, in.x.rows);
+        if (taken >= in.x.rows) return;
+        auto row_of = [&](int s) { return room + (group * in.depth + s) * K * 4; };
+        auto fetch = [&](int r, int s) {
+            barrier_expect(&arrived[group][s], K * 4);
+            asm volatile(
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                    shared_address(row_of(s))),
+                "l"(in.x.source + r * in.x.stride), "r"(K * 4), "r"(shared_address(&arrived[group][s]))
+                : "memory");
+        };
+        if (thread == 0)
+            for (int i = 0; i < in.depth && begin + 3 * i < end; ++i) fetch(begin + 3 * i, (slot + i) % in.depth);
+        for (int r = begin; r < end; r += 3) {
+            const float4* row = reinterpret_cast<const float4*>(row_of(slot));
+            barrier_wait(&arrived[group][slot], parity);
+            float highest = 0.f, sum = 0.f, undo;
+            int count = 0;
+#pragma unroll 4
+            for (int i = thread; i * 4 < K; i += 128) look_at(row[i], highest, sum, count);
+            const float scale = agree(found[group], highest, sum, count, undo, together);
+            if (thread == 0) in.x.undo[r] = undo;
+            uint2* h = reinterpret_cast<uint2*>(in.x.hi + int64_t(r) * padded);
+            uint2* l = reinterpret_cast<uint2*>(in.x.lo + int64_t(r) * padded);
+#pragma unroll 4
+            for (int i = thread; i * 4 < padded; i += 128) {
+                uint2 a = make_uint2(0, 0), b = a;
+                if (undo > 0.f && i * 4 < K) split_four(row[i], scale, a, b);
+                h[i] = a, l[i] = b;
             }
+            together();
+            if (thread == 0 && r + 3 * in.depth < end) fetch(r + 3 * in.depth, slot);
+            if (++slot == in.depth) slot = 0, parity ^= 1;
         }
-        asm volatile("bar.sync 1, 96;" ::: "memory");
-        const int r = taken;
-        if (r >= rest.w.rows) return;
-        barrier_wait(full, parity), parity ^= 1;
-        float highest = 0.f, sum = 0.f;
-        int count = 0;
-        const float4* pieces = reinterpret_cast<const float4*>(row);
-        for (int i = thread; i * 4 < K; i += SPARE_THREADS) look_at(pieces[i], highest, sum, count);
-        for (int offset = 16; offset > 0; offset >>= 1) {
-            highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, offset));
-            sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-            count += __shfl_xor_sync(0xffffffffu, count, offset);
-        }
-        if (thread % 32 == 0)
-            highest_of[thread / 32] = highest, sum_of[thread / 32] = sum, count_of[thread / 32] = count;
-        asm volatile("bar.sync 1, 96;" ::: "memory");
-        highest = fmaxf(fmaxf(highest_of[0], highest_of[1]), highest_of[2]);
-        sum = sum_of[0] + sum_of[1] + sum_of[2], count = count_of[0] + count_of[1] + count_of[2];
-        float undo;
-        const float scale = scale_of(highest, sum, count, undo);
-        uint2* h = reinterpret_cast<uint2*>(rest.w.hi + int64_t(r) * padded);
-        uint2* l = reinterpret_cast<uint2*>(rest.w.lo + int64_t(r) * padded);
-        for (int i = thread; i * 4 < padded; i += SPARE_THREADS) {
-            uint2 a = make_uint2(0, 0), b = a;
-            if (undo > 0.f && i * 4 < K) split_four(pieces[i], scale, a, b);
-            h[i] = a, l[i] = b;
-        }
-        if (thread == 0) rest.w.undo[r] = undo;
         __threadfence();
-        asm volatile("fence.proxy.async;" ::: "memory");  // the tile is read by the copy engine
-        asm volatile("bar.sync 1, 96;" ::: "memory");
-        if (thread == 0) {
-            __threadfence();
-            atomicAdd(rest.state + 1 + r / 128, 1);
-        }
+        asm volatile("fence.proxy.async;" ::: "memory");  // the copy engine reads what was written
+        together();
+        for (int r = begin + 3 * thread; r < end; r += 384) atomicAdd(in.counts + 2 + r / width, 1);
     }
 }
+__device__ __forceinline__ void wait_for_rows(const Inside& in, int tile, int wanted) {
+    for (int done = 0; done < wanted;)
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(done) : "l"(in.counts + 2 + tile) : "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
 
-// SPARE: W is not split beyond rest.first yet.
-template <int WIDTH, int ACTIVATION, bool SPARE>
+// The last tiles, where they leave half of the device or more idle: several blocks share the columns of each, and its
+// parts are added in their order by the warpgroup that comes last: nobody waits. (Sharing more tiles than that was
+// measured on an H200: an equal share of all their columns for every block is a sixth slower, since blocks no longer
+// read the same rows together, and more helpers for a nearly full wave gain what the power limit takes.)
+struct Shared {
+    int tiles;      // how many, at the end; 0: none
+    int parts;      // of each tile's columns, for as many blocks
+    float* sums;    // [tiles][parts][2][64 * WIDTH]: a warpgroup's half of each part
+    int* arrivals;  // [tiles][2], zeros before and after
+};
+// A block's n-th piece of work: a tile and its steps first .. last of 64 columns. False: there are no more.
+struct Walk {
+    int steps, splits, whole;  // steps of a tile; parts of K; items before the shared tiles: with any, a multiple of
+                               // the grid
+    Shared shared;
+    __device__ __forceinline__ bool piece(int n, int& tile, int& part, int& first, int& last) const {
+        const int block = blockIdx.x, blocks = gridDim.x, item = block + n * blocks;
+        if (item < whole) {
+            tile = item / splits, part = item % splits;
+            first = int(int64_t(steps) * part / splits), last = int(int64_t(steps) * (part + 1) / splits);
+            return true;
+        }
+        if (!shared.tiles) return false;
+        tile = whole + block % shared.tiles, part = block / shared.tiles;
+        first = steps * part / shared.parts, last = steps * (part + 1) / shared.parts;
+        return n == whole / blocks && part < shared.parts;
+    }
+    // Whether this warpgroup's sums, of a part of a shared tile, are the last to come; then they become the whole
+    // tile's.
+    template <int COUNT>
+    __device__ __forceinline__ bool completes(float (&sum)[COUNT], int tile, int part, int half) const {
+        __shared__ int arrived[2];
+        const int thread = threadIdx.x % 128, at = tile - whole;
+        auto together = [&] { asm volatile("bar.sync %0, 128;" ::"r"(2 + half) : "memory"); };
+        auto sums_of = [&](int of) {
+            return shared.sums + ((int64_t(at) * shared.parts + of) * 2 + half) * (COUNT * 128) + thread;
+        };
+        float* mine = sums_of(part);
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) __stcg(mine + i * 128, sum[i]);
+        __threadfence();
+        together();
+        if (thread == 0) arrived[half] = atomicAdd(shared.arrivals + at * 2 + half, 1) + 1;
+        together();
+        if (arrived[half] != shared.parts) return false;
+        if (thread == 0) shared.arrivals[at * 2 + half] = 0;
+        __threadfence();
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) sum[i] = 0.f;
+        for (int of = 0; of < shared.parts; ++of) {
+            const float* from = sums_of(of);
+#pragma unroll
+            for (int i = 0; i < COUNT; ++i) sum[i] += __ldcg(from + i * 128);
+        }
+        return true;
+    }
+};
+
+template <int WIDTH, int ACTIVATION>
 __global__ void __launch_bounds__(384, 1)
     hopper_kernel(const __grid_constant__ CUtensorMap w_hi, const __grid_constant__ CUtensorMap w_lo,
                   const __grid_constant__ CUtensorMap x_hi, const __grid_constant__ CUtensorMap x_lo, const Product p,
-                  const Rest rest) {
+                  const Inside inside, const Shared shared) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     using R = Ring<WIDTH>;
     constexpr int REGISTERS = WIDTH / 2;
     extern __shared__ unsigned char raw[];
-    __shared__ __align__(8) uint64_t full[R::STAGES], empty[R::STAGES], row_full;
+    __shared__ __align__(8) uint64_t full[R::STAGES], empty[R::STAGES];
     const uint32_t stages = (shared_address(raw) + 1023) & ~1023u;  // the swizzle pattern repeats every 1024 bytes
     if (threadIdx.x == 0) {
         for (int s = 0; s < R::STAGES; ++s) barrier_init(full + s, 1), barrier_init(empty + s, 8);
-        if (SPARE) barrier_init(&row_full, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     earlier_kernels_have_ended();
-    const int tiles_m = (p.M + WIDTH - 1) / WIDTH, tiles_n = (p.N + 127) / 128, items = tiles_m * tiles_n * p.splits;
-    const int blocks = p.padded / BLOCK_K;
+    if (inside.counts) {
+        split_rows(inside, p.K, p.padded, WIDTH, raw + (stages - shared_address(raw)));
+        __syncthreads();  // the ring's memory is free
+    }
+    const int tiles_m = (p.M + WIDTH - 1) / WIDTH, tiles_n = (p.N + 127) / 128;
+    const Walk walk{p.padded / BLOCK_K, p.splits, tiles_m * tiles_n * p.splits - shared.tiles, shared};
     const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
     int stage = 0;
     uint32_t parity = 0;
@@ -635,26 +717,10 @@ __global__ void __launch_bounds__(384, 1)
 
     if (group == 0) {  // the producer: one thread
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (SPARE && threadIdx.x >= 32) {
-            const uint32_t behind = stages - shared_address(raw) + R::STAGES * R::STAGE;
-            split_rest(rest, p.K, p.padded, reinterpret_cast<const float*>(raw + behind), &row_full);
-            return;
-        }
         if (threadIdx.x != 0) return;
-        for (int item = blockIdx.x; item < items; item += gridDim.x) {
-            int tm, tn;
-            tile_of(item / p.splits, tiles_m, tiles_n, tm, tn);
-            const int split = item % p.splits;
-            const int first = int(int64_t(blocks) * split / p.splits),
-                      last = int(int64_t(blocks) * (split + 1) / p.splits);
-            if (SPARE && tn * 128 >= rest.first) {
-                const int wanted = min(128, p.N - tn * 128), *done = rest.state + 1 + tn;
-                for (int seen = 0; seen < wanted;) {
-                    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(done) : "memory");
-                    if (seen < wanted) __nanosleep(100);
-                }
-                asm volatile("fence.proxy.async;" ::: "memory");
-            }
+        for (int n = 0, tile, part, first, last, tm, tn; walk.piece(n, tile, part, first, last); ++n) {
+            tile_of(tile, tiles_m, tiles_n, tm, tn);
+            if (inside.counts) wait_for_rows(inside, tm, min(WIDTH, p.M - tm * WIDTH));
             for (int b = first; b < last; ++b) {
                 barrier_wait(empty + stage, parity ^ 1);
                 barrier_expect(full + stage, R::STAGE);
@@ -666,16 +732,14 @@ __global__ void __launch_bounds__(384, 1)
                 advance();
             }
         }
+        if (inside.counts && atomicAdd(inside.counts + 1, 1) == gridDim.x - 1)
+            for (int i = 0; i < 2 + tiles_m; ++i) inside.counts[i] = 0;
         return;
     }
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     const int wrow = (group - 1) * 64, lane = threadIdx.x % 32;
-    for (int item = blockIdx.x; item < items; item += gridDim.x) {
-        int tm, tn;
-        tile_of(item / p.splits, tiles_m, tiles_n, tm, tn);
-        const int split = item % p.splits;
-        const int first = int(int64_t(blocks) * split / p.splits),
-                  last = int(int64_t(blocks) * (split + 1) / p.splits);
+    for (int n = 0, tile, part, first, last, tm, tn; walk.piece(n, tile, part, first, last); ++n) {
+        tile_of(tile, tiles_m, tiles_n, tm, tn);
         float sum[REGISTERS], even[REGISTERS], odd[REGISTERS];
 #pragma unroll
         for (int i = 0; i < REGISTERS; ++i) sum[i] = 0.f;
@@ -718,19 +782,23 @@ __global__ void __launch_bounds__(384, 1)
         } else {
             wait(Running<0>()), collect(even);
         }
+        if (tile >= walk.whole) {
+            if (!walk.completes(sum, tile, part, group - 1)) continue;
+            first = 0, last = walk.steps;
+        }
 
         const int row = tn * 128 + wrow + threadIdx.x / 32 % 4 * 16 + lane / 4, left = tm * WIDTH + lane % 4 * 2;
         float undo_m[REGISTERS / 2], undo_n[2], bias_n[2];  // all loaded before the first result is stored
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-            undo_n[i] = __ldcg(p.undo_w + min(row + i * 8, p.N - 1)), bias_n[i] = p.bias(min(row + i * 8, p.N - 1));
+            undo_n[i] = __ldg(p.undo_w + min(row + i * 8, p.N - 1)), bias_n[i] = p.bias(min(row + i * 8, p.N - 1));
 #pragma unroll
-        for (int i = 0; i < REGISTERS / 2; ++i) undo_m[i] = __ldg(p.undo_x + min(left + i / 2 * 8 + i % 2, p.M - 1));
+        for (int i = 0; i < REGISTERS / 2; ++i) undo_m[i] = __ldcg(p.undo_x + min(left + i / 2 * 8 + i % 2, p.M - 1));
         auto where = [&](int i, int& m, int& n) { n = row + i / 2 % 2 * 8, m = left + i / 4 * 8 + i % 2; };
         p.finish<ACTIVATION>(
             sum, where, [&](int i) { return undo_m[i / 4 * 2 + i % 2] * undo_n[i / 2 % 2]; },
             [&](int i) { return bias_n[i / 2 % 2]; });
-        float* to = p.target(split);
+        float* to = p.target(p.partial ? part : 0);
 #pragma unroll
         for (int i = 0; i < REGISTERS; ++i) {
             int m, n;
@@ -785,25 +853,45 @@ cudaError_t launch(void (*kernel)(Parameters...), int64_t grid, int threads, int
 #endif
 }
 
-inline cudaError_t split(const Operand& first, const Operand& second, int K, int padded, const Rest& rest,
-                         cudaStream_t stream) {
+inline cudaError_t split(const Operand& first, const Operand& second, int K, int padded, cudaStream_t stream) {
     auto aligned = [](const Operand& o) {
         return o.rows == 0 || (reinterpret_cast<uintptr_t>(o.source) % 16 == 0 && (o.rows == 1 || o.stride % 4 == 0));
     };
-    return launch(aligned(first) && aligned(second) ? split_kernel<true> : split_kernel<false>,
-                  int64_t(first.rows) + second.rows, 256, 0, stream, first, second, K, padded, rest);
+    const bool all_aligned = aligned(first) && aligned(second), wide = K > 2048;
+    auto kernel = wide ? all_aligned ? split_kernel<512, true> : split_kernel<512, false>
+                  : all_aligned ? split_kernel<128, true>
+                                : split_kernel<128, false>;
+    return launch(kernel, int64_t(first.rows) + second.rows, wide ? 512 : 128, 0, stream, first, second, K, padded);
 }
 
 enum Variant { PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128, ROWS };
+
+inline int width_of(int variant) { return variant == HOPPER_32 ? 32 : variant == HOPPER_64 ? 64 : 128; }
 
 struct Planes {
     const void *x_hi, *x_lo, *w_hi, *w_lo;
 };
 
+#ifdef GALLERY_HOPPER
+constexpr int MOST_TILES = 4096, MOST_SMS = 1024;  // for which there are counts; of x's rows and of multiprocessors
+// x with rows of 2560 to 16384 columns (three must fit in the ring's memory) and a million elements is split inside;
+// else a kernel in front is as fast or faster, whose blocks are as many as rows (H200).
+constexpr int LEAST_COLUMNS = 2560, MOST_COLUMNS = 16384;
+constexpr int64_t LEAST_ELEMENTS = 1 << 20;
+
+// Which tiles are shared, where that is worth it: adding the parts takes about as long as three steps.
+inline Shared shared_tiles(int64_t items, int splits, int steps, int sms) {
+    const int left = int(items % sms), parts = left == 0 ? 0 : sms / left < 8 ? sms / left : 8;
+    const bool worth = splits == 1 && items > sms && sms <= MOST_SMS && parts >= 2 && steps >= 2 * parts &&
+                       steps - steps / parts >= 6;
+    return {worth ? left : 0, worth ? parts : 0, nullptr, nullptr};
+}
+#endif
+
 template <int ACTIVATION>
-cudaError_t multiply_as(int variant, const Planes& planes, const Product& p, const Rest& rest, int sms,
-                        cudaStream_t stream) {
-    const int width = variant == HOPPER_32 ? 32 : variant == HOPPER_64 ? 64 : 128;
+cudaError_t multiply_as(int variant, const Planes& planes, const Product& p, bool split_inside, int* counts,
+                        float* sums, int sms, cudaStream_t stream) {
+    const int width = width_of(variant);
     const int64_t items = int64_t((p.M + width - 1) / width) * ((p.N + 127) / 128) * p.splits;
     if (variant == PORTABLE)
         return launch(portable_kernel<ACTIVATION>, items, 256, 0, stream, static_cast<const __half*>(planes.x_hi),
@@ -814,14 +902,20 @@ cudaError_t multiply_as(int variant, const Planes& planes, const Product& p, con
     if (tile_map(&w_hi, planes.w_hi, p.N, p.padded, 128) || tile_map(&w_lo, planes.w_lo, p.N, p.padded, 128) ||
         tile_map(&x_hi, planes.x_hi, p.M, p.padded, width) || tile_map(&x_lo, planes.x_lo, p.M, p.padded, width))
         return cudaErrorNotSupported;
-    auto kernel = rest.state     ? hopper_kernel<128, ACTIVATION, true>
-                  : width == 128 ? hopper_kernel<128, ACTIVATION, false>
-                  : width == 64  ? hopper_kernel<64, ACTIVATION, false>
-                                 : hopper_kernel<32, ACTIVATION, false>;
-    const int ring = width == 128 ? Ring<128>::BYTES : width == 64 ? Ring<64>::BYTES : Ring<32>::BYTES;
-    const int bytes = ring + (rest.state ? SPARE_COLUMNS * 4 : 0);
+    auto kernel = width == 128  ? hopper_kernel<128, ACTIVATION>
+                  : width == 64 ? hopper_kernel<64, ACTIVATION>
+                                : hopper_kernel<32, ACTIVATION>;
+    const int bytes = width == 128 ? Ring<128>::BYTES : width == 64 ? Ring<64>::BYTES : Ring<32>::BYTES;
     if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) return e;
-    return launch(kernel, items < sms ? items : sms, 384, bytes, stream, w_hi, w_lo, x_hi, x_lo, p, rest);
+    const int grid = static_cast<int>(items < sms ? items : sms);
+    const Inside inside{{p.x, p.x_stride, p.M, static_cast<__half*>(const_cast<void*>(planes.x_hi)),
+                         static_cast<__half*>(const_cast<void*>(planes.x_lo)), const_cast<float*>(p.undo_x)},
+                        (p.M + grid - 1) / grid,
+                        p.K <= 8192 ? 2 : 1,
+                        split_inside ? counts : nullptr};
+    Shared shared = shared_tiles(items, p.splits, p.padded / BLOCK_K, sms);
+    if (shared.tiles) shared.sums = sums, shared.arrivals = counts + 2 + MOST_TILES;
+    return launch(kernel, grid, 384, bytes, stream, w_hi, w_lo, x_hi, x_lo, p, inside, shared);
 #else
     return cudaErrorInvalidDeviceFunction;
 #endif
@@ -847,29 +941,29 @@ inline cudaError_t rows(const Product& p, int sms, cudaStream_t stream) {
 }
 
 // Runs everything after the split.
-inline cudaError_t multiply(int variant, const Planes& planes, const Product& p, const Rest& rest, int sms,
-                            cudaStream_t stream) {
+inline cudaError_t multiply(int variant, const Planes& planes, const Product& p, bool split_inside, int* counts,
+                            float* sums, int sms, cudaStream_t stream) {
     cudaError_t e = cudaSuccess;
     if (variant == ROWS) {
         e = rows(p, sms, stream);
     } else {
         switch (p.epilogue.activation) {
             case GELU_ERF:
-                e = multiply_as<GELU_ERF>(variant, planes, p, rest, sms, stream);
+                e = multiply_as<GELU_ERF>(variant, planes, p, split_inside, counts, sums, sms, stream);
                 break;
 #ifndef GALLERY_ERF_ONLY
             case GELU_TANH:
-                e = multiply_as<GELU_TANH>(variant, planes, p, rest, sms, stream);
+                e = multiply_as<GELU_TANH>(variant, planes, p, split_inside, counts, sums, sms, stream);
                 break;
             case RELU:
-                e = multiply_as<RELU>(variant, planes, p, rest, sms, stream);
+                e = multiply_as<RELU>(variant, planes, p, split_inside, counts, sums, sms, stream);
                 break;
             case SILU:
-                e = multiply_as<SILU>(variant, planes, p, rest, sms, stream);
+                e = multiply_as<SILU>(variant, planes, p, split_inside, counts, sums, sms, stream);
                 break;
 #endif
             default:
-                e = multiply_as<NONE>(variant, planes, p, rest, sms, stream);
+                e = multiply_as<NONE>(variant, planes, p, split_inside, counts, sums, sms, stream);
         }
     }
     if (e || !p.partial) return e;
@@ -879,21 +973,44 @@ inline cudaError_t multiply(int variant, const Planes& planes, const Product& p,
 // ---- end linear
 // -----------------------------------------------------------------------------------------------------------------
 
-// Splits x [M, K] and the rows of W [N, K] before `first`, and makes `state` ready for the others.
+// Splits x [M, K] and W [N, K]; M or N may be 0.
 extern "C" int linear_split(const float* x, int64_t x_stride, int M, void* x_hi, void* x_lo, float* undo_x,
                             const float* w, int64_t w_stride, int N, void* w_hi, void* w_lo, float* undo_w, int K,
-                            int padded, int first, int* state, void* stream) {
-    const linear::Operand all{w, w_stride, N, static_cast<__half*>(w_hi), static_cast<__half*>(w_lo), undo_w};
-    linear::Operand some = all;
-    some.rows = first;
-    return linear::split({x, x_stride, M, static_cast<__half*>(x_hi), static_cast<__half*>(x_lo), undo_x}, some, K,
-                         padded, {all, first, (N + 127) / 128, state}, static_cast<cudaStream_t>(stream));
+                            int padded, void* stream) {
+    return linear::split({x, x_stride, M, static_cast<__half*>(x_hi), static_cast<__half*>(x_lo), undo_x},
+                         {w, w_stride, N, static_cast<__half*>(w_hi), static_cast<__half*>(w_lo), undo_w}, K, padded,
+                         static_cast<cudaStream_t>(stream));
+}
+// Whether the product's kernel splits x itself, so that linear_split needs to split W alone, if anything.
+extern "C" int linear_splits_inside(int variant, int M, int K, const float* x, int64_t x_stride) {
+#ifdef GALLERY_HOPPER
+    using namespace linear;
+    return variant != PORTABLE && variant != ROWS && M <= MOST_TILES * width_of(variant) && K >= LEAST_COLUMNS &&
+           K <= MOST_COLUMNS && int64_t(M) * K >= LEAST_ELEMENTS && K % 4 == 0 && (M == 1 || x_stride % 4 == 0) &&
+           reinterpret_cast<uintptr_t>(x) % 16 == 0;
+#else
+    return 0;
+#endif
+}
+// Memory for linear_multiply: how many ints of zeros it needs (which are zeros again after it) and how many floats.
+extern "C" void linear_room(int variant, int splits, int sms, int M, int N, int padded, int64_t* counts,
+                            int64_t* sums) {
+    *counts = *sums = 0;
+#ifdef GALLERY_HOPPER
+    using namespace linear;
+    if (variant == PORTABLE || variant == ROWS) return;
+    const int width = width_of(variant);
+    const int64_t items = int64_t((M + width - 1) / width) * ((N + 127) / 128) * splits;
+    const Shared shared = shared_tiles(items, splits, padded / BLOCK_K, sms);
+    *counts = 2 + MOST_TILES + 2 * MOST_SMS, *sums = int64_t(shared.tiles) * shared.parts * 128 * width;
+#endif
 }
 extern "C" int linear_multiply(int variant, int splits, int sms, int M, int N, int K, int padded, const float* x,
                                int64_t x_stride, const void* x_hi, const void* x_lo, const float* undo_x,
-                               const float* w, int64_t w_stride, void* w_hi, void* w_lo, float* undo_w, int first,
-                               int* state, const float* bias, const float* residual, int64_t residual_stride,
-                               float scale, int activation, float* partial, float* out, void* stream) {
+                               const float* w, int64_t w_stride, const void* w_hi, const void* w_lo,
+                               const float* undo_w, int split_inside, int* counts, float* sums, const float* bias,
+                               const float* residual, int64_t residual_stride, float scale, int activation,
+                               float* partial, float* out, void* stream) {
     const linear::Product p{x,
                             w,
                             x_stride,
@@ -908,8 +1025,7 @@ extern "C" int linear_multiply(int variant, int splits, int sms, int M, int N, i
                             padded,
                             splits,
                             {bias, residual, residual_stride, scale, activation}};
-    const linear::Operand all{w, w_stride, N, static_cast<__half*>(w_hi), static_cast<__half*>(w_lo), undo_w};
-    return linear::multiply(variant, {x_hi, x_lo, w_hi, w_lo}, p, {all, first, (N + 127) / 128, state}, sms,
+    return linear::multiply(variant, {x_hi, x_lo, w_hi, w_lo}, p, split_inside, counts, sums, sms,
                             static_cast<cudaStream_t>(stream));
 }
 """
@@ -921,27 +1037,35 @@ CPP_SOURCE = r"""
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <utility>
 
 extern "C" int linear_split(const float* x, int64_t x_stride, int M, void* x_hi, void* x_lo, float* undo_x,
                             const float* w, int64_t w_stride, int N, void* w_hi, void* w_lo, float* undo_w, int K,
-                            int padded, int first, int* state, void* stream);
+                            int padded, void* stream);
 extern "C" int linear_multiply(int variant, int splits, int sms, int M, int N, int K, int padded, const float* x,
                                int64_t x_stride, const void* x_hi, const void* x_lo, const float* undo_x,
-                               const float* w, int64_t w_stride, void* w_hi, void* w_lo, float* undo_w, int first,
-                               int* state, const float* bias, const float* residual, int64_t residual_stride,
-                               float scale, int activation, float* partial, float* out, void* stream);
+                               const float* w, int64_t w_stride, const void* w_hi, const void* w_lo,
+                               const float* undo_w, int split_inside, int* counts, float* sums, const float* bias,
+                               const float* residual, int64_t residual_stride, float scale, int activation,
+                               float* partial, float* out, void* stream);
+extern "C" int linear_splits_inside(int variant, int M, int K, const float* x, int64_t x_stride);
+extern "C" void linear_room(int variant, int splits, int sms, int M, int N, int padded, int64_t* counts,
+                            int64_t* sums);
 
-static void check_matrix(const torch::Tensor& t, const char* name) {
+namespace {
+void check_matrix(const torch::Tensor& t, const char* name) {
     TORCH_CHECK(t.is_cuda(), "linear: ", name, " must be on the GPU");
     TORCH_CHECK(t.scalar_type() == torch::kFloat32, "linear: ", name, " must be float32");
     TORCH_CHECK(t.dim() == 2 && (t.stride(1) == 1 || t.size(1) == 1), "linear: ", name,
                 " must be a matrix with contiguous rows");
 }
-static int64_t padded_of(const torch::Tensor& t) { return (t.size(1) + 63) / 64 * 64; }
+int64_t padded_of(const torch::Tensor& t) { return (t.size(1) + 63) / 64 * 64; }
 // A split operand in one allocation: planes hi and lo [rows, K rounded up to 64] of fp16, then the rows' factors.
-static torch::Tensor made_for(const torch::Tensor& t) {
+torch::Tensor made_for(const torch::Tensor& t) {
     return torch::empty({t.size(0) * (padded_of(t) * 2 + 2)}, t.options().dtype(torch::kFloat16));
 }
 struct Halves {
@@ -954,69 +1078,116 @@ struct Halves {
     }
 };
 
+// Zeros that a product leaves as zeros: one set a stream, whose kernels run one after the other. A graph under capture
+// gets its own, since it may be replayed beside anything.
+torch::Tensor zeros_for(const torch::Tensor& x, int64_t count, cudaStream_t stream) {
+    static std::mutex mutex;
+    static auto& known = *new std::map<std::pair<int, cudaStream_t>, torch::Tensor>;  // outlives CUDA: never freed
+    const auto options = x.options().dtype(torch::kInt32);
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    C10_CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
+    if (status != cudaStreamCaptureStatusNone || stream == cudaStreamPerThread) return torch::zeros({count}, options);
+    const std::lock_guard<std::mutex> lock(mutex);
+    torch::Tensor& zeros = known[{x.device().index(), stream}];
+    if (!zeros.defined()) zeros = torch::zeros({count}, options);
+    return zeros;
+}
+
+constexpr int ROWS = 4;
+struct Plan {
+    int variant, splits, sms;
+};
+using Key = std::array<int64_t, 4>;  // device, M, N, K
+std::map<Key, Plan> plans;
+
+// `rows` needs no split; else W is split beside x, into w_split where that is to be kept, unless w_split already holds
+// it.
+torch::Tensor run(const torch::Tensor& x, const torch::Tensor& w, const std::optional<torch::Tensor>& w_split,
+                  bool is_split, const std::optional<torch::Tensor>& bias, const std::optional<torch::Tensor>& residual,
+                  double scale, int64_t activation, const Plan& plan) {
+    const c10::cuda::CUDAGuard guard(x.device());
+    const auto stream = c10::cuda::getCurrentCUDAStream().stream();
+    const int64_t M = x.size(0), N = w.size(0);
+    const int K = static_cast<int>(x.size(1)), padded = static_cast<int>(padded_of(x));
+    torch::Tensor x_made, w_made, partial, zeros, sums;
+    Halves xs, ws;
+    bool inside = false;
+    if (plan.variant != ROWS) {
+        x_made = made_for(x), xs = Halves(x_made, x);
+        w_made = w_split ? *w_split : made_for(w), ws = Halves(w_made, w);
+        // Beside a weight's split, that of x costs no launch of its own.
+        inside = is_split &&
+                 linear_splits_inside(plan.variant, static_cast<int>(M), K, x.data_ptr<float>(), x.stride(0));
+        if (!inside) {
+            const int error = linear_split(x.data_ptr<float>(), x.stride(0), static_cast<int>(M), xs.hi, xs.lo, xs.undo,
+                                           w.data_ptr<float>(), w.stride(0), is_split ? 0 : static_cast<int>(N), ws.hi,
+                                           ws.lo, ws.undo, K, padded, stream);
+            C10_CUDA_CHECK(static_cast<cudaError_t>(error));
+        }
+        int64_t count = 0, floats = 0;
+        linear_room(plan.variant, plan.splits, plan.sms, static_cast<int>(M), static_cast<int>(N), padded, &count,
+                    &floats);
+        if (inside || floats) zeros = zeros_for(x, count, stream);
+        if (floats) sums = torch::empty({floats}, x.options());
+    }
+    auto out = torch::empty({M, N}, x.options());
+    if (plan.splits > 1) partial = torch::empty({plan.splits, M, N}, x.options());
+    const int error = linear_multiply(
+        plan.variant, plan.splits, plan.sms, static_cast<int>(M), static_cast<int>(N), K, padded, x.data_ptr<float>(),
+        x.stride(0), xs.hi, xs.lo, xs.undo, w.data_ptr<float>(), w.stride(0), ws.hi, ws.lo, ws.undo, inside,
+        zeros.defined() ? zeros.data_ptr<int>() : nullptr, sums.defined() ? sums.data_ptr<float>() : nullptr,
+        bias ? bias->data_ptr<float>() : nullptr, residual ? residual->data_ptr<float>() : nullptr,
+        residual ? residual->stride(0) : 0, static_cast<float>(scale), static_cast<int>(activation),
+        plan.splits > 1 ? partial.data_ptr<float>() : nullptr, out.data_ptr<float>(), stream);
+    C10_CUDA_CHECK(static_cast<cudaError_t>(error));
+    return out;
+}
+bool is_plain(const torch::Tensor& t, const torch::Tensor& beside) {
+    return t.is_cuda() && t.device() == beside.device() && t.scalar_type() == torch::kFloat32 && t.is_contiguous();
+}
+}  // namespace
+
 // Memory for a weight's split, to be kept.
 torch::Tensor room(torch::Tensor w) {
     check_matrix(w, "the weight");
     return made_for(w);
 }
 
-// How many of W's rows to split before the product begins; the spare warps of the product's kernel split the others
-// meanwhile. All, where they could not keep up with it: a multiprocessor's take about 2 us and 1 us for each 2048
-// columns of a row, its product about 1.1 us for 64 columns of a tile (H200).
-static int64_t rows_before(const torch::Tensor& w, int64_t M, int64_t sms) {
-    const int64_t N = w.size(0), K = w.size(1), high = std::min<int64_t>(8, (M + 127) / 128), tiles = (N + 127) / 128;
-    if (K % 4 || K > 8192 || w.stride(0) % 4 || reinterpret_cast<uint64_t>(w.data_ptr()) % 16) return N;
-    const int64_t first = (sms + high - 1) / high * 128;  // what the first tiles of all multiprocessors need
-    if (first >= N) return N;
-    const double spare = double(N - first) / double(sms) * (2.0 + double(K) / 2048);
-    const double others = (double(high * tiles) / double(sms) - 1) * double(K) / 64 * 1.1;
-    return spare < 0.9 * others ? first : N;
-}
-
-// variant 4 (rows) needs no split; else W is split beside x, into w_split where that is to be kept, unless w_split
-// already holds it.
 torch::Tensor multiply(torch::Tensor x, torch::Tensor w, std::optional<torch::Tensor> w_split, bool is_split,
                        std::optional<torch::Tensor> bias, std::optional<torch::Tensor> residual, double scale,
-                       int64_t activation, int64_t variant, int64_t splits, int64_t sms, bool spare) {
+                       int64_t activation, int64_t variant, int64_t splits, int64_t sms) {
     check_matrix(x, "x");
     check_matrix(w, "the weight");
     TORCH_CHECK(x.size(1) == w.size(1), "linear: x has ", x.size(1), " columns, the weight ", w.size(1));
-    const c10::cuda::CUDAGuard guard(x.device());
-    const auto stream = c10::cuda::getCurrentCUDAStream().stream();
-    const int64_t M = x.size(0), N = w.size(0);
-    const int K = static_cast<int>(x.size(1)), padded = static_cast<int>(padded_of(x));
-    torch::Tensor x_made, w_made, partial, state;
-    Halves xs, ws;
-    int64_t first = is_split ? 0 : N;
-    if (variant != 4) {
-        x_made = made_for(x), xs = Halves(x_made, x);
-        w_made = w_split ? *w_split : made_for(w), ws = Halves(w_made, w);
-        if (spare && !is_split && variant == 3 && splits == 1) first = rows_before(w, M, sms);
-        if (!is_split && first < N) state = torch::empty({(N + 127) / 128 + 1}, x.options().dtype(torch::kInt32));
-        const int error = linear_split(x.data_ptr<float>(), x.stride(0), static_cast<int>(M), xs.hi, xs.lo, xs.undo,
-                                       w.data_ptr<float>(), w.stride(0), static_cast<int>(N), ws.hi, ws.lo, ws.undo, K,
-                                       padded, static_cast<int>(first),
-                                       state.defined() ? state.data_ptr<int>() : nullptr, stream);
-        C10_CUDA_CHECK(static_cast<cudaError_t>(error));
-    }
-    auto out = torch::empty({M, N}, x.options());
-    if (splits > 1) partial = torch::empty({splits, M, N}, x.options());
-    const int error = linear_multiply(
-        static_cast<int>(variant), static_cast<int>(splits), static_cast<int>(sms), static_cast<int>(M),
-        static_cast<int>(N), K, padded, x.data_ptr<float>(), x.stride(0), xs.hi, xs.lo, xs.undo, w.data_ptr<float>(),
-        w.stride(0), ws.hi, ws.lo, ws.undo, static_cast<int>(first),
-        state.defined() ? state.data_ptr<int>() : nullptr, bias ? bias->data_ptr<float>() : nullptr,
-        residual ? residual->data_ptr<float>() : nullptr, residual ? residual->stride(0) : 0,
-        static_cast<float>(scale), static_cast<int>(activation), splits > 1 ? partial.data_ptr<float>() : nullptr,
-        out.data_ptr<float>(), stream);
-    C10_CUDA_CHECK(static_cast<cudaError_t>(error));
-    return out;
+    return run(x, w, w_split, is_split, bias, residual, scale, activation,
+               {static_cast<int>(variant), static_cast<int>(splits), static_cast<int>(sms)});
+}
+
+// Keeps which plan known() shall take for such operands.
+void remember(int64_t device, int64_t M, int64_t N, int64_t K, int64_t variant, int64_t splits, int64_t sms) {
+    plans[{device, M, N, K}] = {static_cast<int>(variant), static_cast<int>(splits), static_cast<int>(sms)};
+}
+void forget_plans() { plans.clear(); }
+
+// The result where a plan for such operands is remembered and the weight's split is at hand or not needed, else an
+// undefined tensor: the way of all calls but the first, which costs the host one call. Contiguous operands.
+torch::Tensor known(torch::Tensor x, torch::Tensor w, std::optional<torch::Tensor> w_split,
+                    std::optional<torch::Tensor> bias, double scale, int64_t activation) {
+    const torch::Tensor none;
+    if (plans.empty() || x.dim() < 1 || w.dim() != 2 || !is_plain(x, x) || !is_plain(w, x)) return none;
+    const int64_t N = w.size(0), K = w.size(1);
+    if (K == 0 || x.numel() == 0 || x.size(-1) != K) return none;
+    if (bias && (bias->dim() != 1 || bias->size(0) != N || !is_plain(*bias, x))) return none;
+    const int64_t M = x.numel() / K;
+    const auto found = plans.find({x.device().index(), M, N, K});
+    if (found == plans.end() || (found->second.variant != ROWS && !w_split)) return none;
+    if (x.dim() == 2) return run(x, w, w_split, true, bias, std::nullopt, scale, activation, found->second);
+    auto shape = x.sizes().vec();
+    shape.back() = N;
+    return run(x.view({M, K}), w, w_split, true, bias, std::nullopt, scale, activation, found->second).view(shape);
 }
 """
 
-SPARE_WARPS = False
-"""Whether a weight that is not split yet is split by the product's own spare warps, where that might hide it (Hopper).
-On an H200 it does not: 1024 x 8192 x 8192 took 778 us with it, the split in front takes about 130 us of 710."""
 ACTIVATIONS = {None: 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, "silu": 4}
 BLOCK_K = 64
 
@@ -1126,7 +1297,10 @@ def _rule(M: int, N: int, K: int, sms: int, hopper: bool) -> Plan:
     for variant in (HOPPER_32, HOPPER_64, HOPPER_128) if hopper else (PORTABLE,):
         tiles = -(-M // WIDTHS[variant]) * -(-N // 128)
         for splits in range(1, max(1, min(steps // 4, 64)) + 1):
-            waves = -(-tiles * splits // sms)
+            full, left = divmod(tiles * splits, sms)
+            waves = float(full + (left > 0))
+            if full and left and splits == 1 and variant != PORTABLE:
+                waves = full + 1 / min(sms // left, 8)  # blocks share the tiles that are left
             busy = waves * (-(-steps // splits) * STEP_US[variant] + END_US[variant])
             more = SECOND_US + splits * M * N * 8 / BYTES_A_US if splits > 1 else 0.0
             cost = max(busy, floor) + more
@@ -1157,7 +1331,7 @@ def extension() -> Any:
         name="gallery_linear",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
-        functions=["room", "multiply"],
+        functions=["room", "multiply", "known", "remember", "forget_plans"],
         extra_cuda_cflags=["-O3", "-std=c++17", *hopper_flags()],
         no_implicit_headers=True,
     )
@@ -1176,6 +1350,8 @@ def _device(index: int) -> tuple[int, bool, str]:
 def forget_plans() -> None:
     """Choose anew at the next call of each shape: needed after a change of ``TUNED``."""
     choose.cache_clear()
+    if extension.cache_info().currsize:
+        extension().forget_plans()
 
 
 @dataclass(frozen=True)
@@ -1205,19 +1381,21 @@ def forget(weight: torch.Tensor | None = None) -> None:
         _prepared.pop(id(weight), None)
 
 
-def prepared(weight: torch.Tensor) -> tuple[torch.Tensor | None, bool]:
-    """Memory for a weight's split, and whether it holds the split already (see the module's docstring); None where the
-    split must not be kept. What does not hold it yet is `kept` once it does."""
-    if weight.is_inference() or torch.cuda.is_current_stream_capturing():
-        return None, False
+def may_keep(weight: torch.Tensor) -> bool:
+    """Whether a split of this weight, now, may be kept, or a kept one be used (see the module's docstring)."""
+    return not (weight.is_inference() or torch.cuda.is_current_stream_capturing())
+
+
+def prepared(weight: torch.Tensor) -> torch.Tensor | None:
+    """The weight's split, where one is kept and holds."""
     known = _prepared.get(id(weight))
-    if known is None or known.of() is not weight or known.state != _state(weight):
-        return extension().room(weight), False
+    if known is None or known.of() is not weight or known.state != _state(weight) or not may_keep(weight):
+        return None
     if _stream_of(weight.device.index or 0) != known.stream:
         stream = torch.cuda.current_stream(weight.device)
         stream.wait_event(known.ready)
         known.split.record_stream(stream)
-    return known.split, True
+    return known.split
 
 
 def _stream_of(index: int) -> int:
@@ -1269,8 +1447,13 @@ def linear(
     ``activation``: None, "gelu" (erf), "gelu_tanh", "relu" or "silu". Raises ``RuntimeError`` for a wrong dtype,
     device or shape.
     """
-    if activation not in ACTIVATIONS:
+    number = ACTIVATIONS.get(activation)
+    if number is None:
         raise RuntimeError(f"linear: activation one of {', '.join(map(repr, ACTIVATIONS))}, got {activation!r}")
+    if residual is None and plan is None and x.is_cuda:
+        known: torch.Tensor | None = extension().known(x, weight, prepared(weight), bias, scale, number)
+        if known is not None:
+            return known
     if weight.dim() != 2 or x.dim() < 1 or x.shape[-1] != weight.shape[1]:
         raise RuntimeError(f"linear: x [..., K] and weight [N, K], got {tuple(x.shape)} and {tuple(weight.shape)}")
     N, K = weight.shape
@@ -1287,34 +1470,39 @@ def linear(
         raise RuntimeError(f"linear: nothing to multiply, got {tuple(x.shape)} and {tuple(weight.shape)}")
     rows = x if flat else x.reshape(-1, K)
     M = rows.shape[0]
-    sms, hopper, device = _device(x.device.index or 0)
+    index = x.device.index or 0
+    sms, hopper, device = _device(index)
     chosen = plan or choose(M, N, K, sms, hopper, device)
     if chosen.variant == TORCH and plan is None and torch.get_float32_matmul_precision() != "highest":
         chosen = _rule(M, N, K, sms, hopper)  # PyTorch may use TF32: less than we promise
     if chosen.variant == TORCH:
         return _by_torch(x, weight, bias, activation, scale, residual)
     rows = rows if rows.stride(1) == 1 or K == 1 else rows.contiguous()
-    w, is_split, given_weight = None, False, weight
+    if plan is None:
+        extension().remember(index, M, N, K, chosen.variant, chosen.splits, sms)
+    split, is_split, given_weight = None, False, weight
     if weight.stride(1) != 1 and K > 1:  # a copy each time: its split is not kept
         weight = weight.contiguous()
     elif chosen.variant != ROWS:
-        w, is_split = prepared(weight)
+        split = prepared(weight)
+        is_split = split is not None
+        if split is None and may_keep(weight):
+            split = extension().room(weight)
     out = extension().multiply(
         rows,
         weight,
-        w,
+        split,
         is_split,
         bias if bias is None or bias.is_contiguous() else bias.contiguous(),
         None if residual is None else residual.reshape(M, N).contiguous(),
         scale,
-        ACTIVATIONS[activation],
+        number,
         chosen.variant,
         chosen.splits,
         sms,
-        SPARE_WARPS,
     )
-    if w is not None and not is_split:
-        kept(given_weight, w)
+    if split is not None and not is_split:
+        kept(given_weight, split)
     return out if flat else out.reshape(shape)
 
 
