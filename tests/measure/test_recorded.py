@@ -109,6 +109,35 @@ def test_tf32_is_marked_as_not_accurate(recorded: Any) -> None:
     assert any("TF32 (not fp32-accurate)" in line for line in timing_lines(timing))
 
 
+def test_compiled_baselines_carried_over_through_eager_are_where_they_were_when_they_ran(recorded: Any) -> None:
+    """Two checks, the second with kept baselines: 20 rounds each, at 475 and at 371 W."""
+    live, kept = (from_json(Timing, recorded(f"baselines-{name}-h200")) for name in ("live", "kept"))
+    assert [one.name for one in kept.contestants if one.cached] == ["compile", "max-autotune"]
+    assert not any(one.cached for one in live.contestants)
+    over, under = verdicts.pairs(kept.samples, "eager", CANDIDATE)
+    for name in ("compile", "max-autotune"):
+        ran, carried = (next(c for c in timing.comparisons if c.baseline == name) for timing in (live, kept))
+        again = statistics.carried(over, under, *verdicts.pairs(live.samples, "eager", name))
+        assert again.median == pytest.approx(carried.speedup.median, rel=1e-6)
+        assert (again.low, again.high) == pytest.approx((carried.speedup.low, carried.speedup.high), rel=1e-6)
+        assert carried.speedup.median == pytest.approx(ran.speedup.median, rel=1e-3)
+        assert carried.word is ran.word is ComparisonWord.FASTER
+        # What is carried over is known less well than what was timed.
+        assert carried.speedup.high - carried.speedup.low > ran.speedup.high - ran.speedup.low
+
+
+def test_a_record_of_four_baselines_says_of_the_kept_ones_that_they_are(recorded: Any) -> None:
+    lines = list(timing_lines(from_json(Timing, recorded("baselines-kept-h200"))))
+    assert [line.partition(" against ")[2].partition(" 2.")[0].partition(" 0.")[0] for line in lines[1:5]] == [
+        "PyTorch eager",
+        "PyTorch eager with TF32 (not fp32-accurate)",
+        "torch.compile",
+        "torch.compile max-autotune",
+    ]
+    assert [line.endswith(", timed earlier") for line in lines[1:5]] == [False, False, True, True]
+    assert "TF32" not in lines[5]
+
+
 def test_a_timing_reads_as_a_few_lines(recorded: Any) -> None:
     lines = list(timing_lines(from_json(Timing, recorded("matrix_vector-h200"))))
     assert lines[0].startswith("candidate 1.902 ms [1.899, 1.903], 2.105 ms with its launch, 1.902 ms as a CUDA graph")
