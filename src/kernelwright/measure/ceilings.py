@@ -33,8 +33,11 @@ L2_BYTES = 8 << 20
 L2_PASSES = 400
 SUSTAINED_SECONDS = 0.4
 BURST = 6
-"""Launches of a burst after a pause."""
-PAUSE_SECONDS = 0.05
+"""Launches of a burst after a pause; the fastest counts, for the clock falls within a few of them."""
+PAUSE_SECONDS = 0.1
+LAUNCHES = 50
+BLOCK_CYCLES = 200_000
+"""Of the spinning kernel, 0.1 ms: a call is queued by then."""
 SETTLE_NS = 150_000_000
 """The clock is read once the card has had this long to find it."""
 
@@ -63,7 +66,8 @@ _WAYS = (
     _Way("copy", 8, 2, "8 independent 16-byte loads and stores a thread"),
 )
 
-_SHAPES = (8192, 4096)
+_SHAPES = ((8192, 8192, 8192), (4096, 4096, 4096), (1024, 8192, 8192))
+"""M, N, K of products. A long one runs into the power cap within one launch, a short one does not fill the device."""
 _PRODUCTS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8")
 
 
@@ -161,7 +165,7 @@ def _memory(progress: Callable[[str], None]) -> Iterator[_Trial]:
 
     progress("measuring the launch")
     empty = call(0, 0)
-    yield _Trial("launch", 0.0, empty, "an empty kernel between two events", _spans(empty, blocked=True))
+    yield _Trial("launch", 0.0, empty, "an empty kernel between two events", median(_spans(empty, LAUNCHES)))
     progress("measuring the L2")
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     moved = sms * 2 * L2_PASSES * 4 * 1024 * 16
@@ -206,29 +210,29 @@ def _library() -> ctypes.CDLL:
 def _products(progress: Callable[[str], None]) -> Iterator[_Trial]:
     """Matrix rates of the library on normal random data; a dtype that the device lacks is left out."""
     for name in _PRODUCTS:
-        for n in _SHAPES:
-            progress(f"measuring {name}: a product of {n} x {n}")
+        for m, n, k in _SHAPES:
+            progress(f"measuring {name}: a product of {m} x {n} x {k}")
             try:
-                run = _product(name, n)
+                run = _product(name, m, n, k)
                 run()
             except (RuntimeError, AttributeError, TypeError):
                 continue
-            how = f"cuBLAS, {n} x {n} x {n}, normal random data"
-            yield _burst(name, 2 * n**3 / 1e12, run, how)
+            how = f"cuBLAS, {m} x {n} x {k}, normal random data"
+            yield _burst(name, 2 * m * n * k / 1e12, run, how)
 
 
-def _product(name: str, n: int) -> Callable[[], Any]:
+def _product(name: str, m: int, n: int, k: int) -> Callable[[], Any]:
     import torch
 
     dtype = {"fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}.get(name, torch.float32)
-    a, b = (torch.randn(n, n, device="cuda:0", dtype=torch.float32) for _ in range(2))
+    a, b = (torch.randn(shape, device="cuda:0", dtype=torch.float32) for shape in ((m, k), (k, n)))
     if name == "fp8":
         one = torch.ones((), device="cuda:0")
         # The library wants the second factor with its columns contiguous.
-        a8, b8 = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn).t()
+        a8, b8 = a.to(torch.float8_e4m3fn), b.t().contiguous().to(torch.float8_e4m3fn).t()
         return lambda: torch._scaled_mm(a8, b8, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
     x, y = a.to(dtype), b.to(dtype)
-    out = torch.empty(n, n, device="cuda:0", dtype=dtype)
+    out = torch.empty(m, n, device="cuda:0", dtype=dtype)
 
     def run() -> Any:
         before = torch.get_float32_matmul_precision()
@@ -243,13 +247,13 @@ def _product(name: str, n: int) -> Callable[[], Any]:
 
 # ---- timing --------------------------------------------------------------------------------------------------------
 def _burst(name: str, amount: float, run: Callable[[], Any], how: str) -> _Trial:
-    """``amount`` (GB or TFLOP a call) and the time of a call in a burst after a pause, when the card is cool."""
+    """``amount`` (GB or TFLOP a call) and the least time of a call in a burst after a pause, when the card is cool."""
     import torch
 
     run()
     torch.cuda.synchronize()
     time.sleep(PAUSE_SECONDS)
-    return _Trial(name, amount, run, how, _spans(run))
+    return _Trial(name, amount, run, how, min(_spans(run, BURST)))
 
 
 def _sustained(trial: _Trial, sampler: Sampler) -> Ceiling:
@@ -269,22 +273,21 @@ def _sustained(trial: _Trial, sampler: Sampler) -> Ceiling:
     return Ceiling(trial.name, unit, best, late, trial.how, int(median(clocks)) if clocks else 0)
 
 
-def _spans(run: Callable[[], Any], *, blocked: bool = False) -> float:
-    """Median time in ms of one call in a burst; with ``blocked`` from behind a spinning kernel, one at a time."""
+def _spans(run: Callable[[], Any], count: int) -> list[float]:
+    """Times in ms of ``count`` calls, one at a time, each from behind a spinning kernel: without the host's part."""
     import torch
 
     cuda: Any = torch.cuda
     spans = []
-    for _ in range(BURST if not blocked else 50):
+    for _ in range(count):
         start, stop = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-        if blocked:
-            cuda._sleep(200_000)
+        cuda._sleep(BLOCK_CYCLES)
         start.record()
         run()
         stop.record()
         cuda.synchronize()
         spans.append(start.elapsed_time(stop))
-    return median(spans)
+    return spans
 
 
 def _batch(run: Callable[[], Any], count: int) -> float:
