@@ -49,7 +49,11 @@ def test_explain_tells_plan_and_reason_for_a_device_that_is_not_here(capsys: pyt
 
 
 def test_explain_names_the_measurement_behind_a_choice(capsys: pytest.CaptureFixture[str]) -> None:
-    row = {"at": [4, True, 4096, 4096], "recipe": "strip 8 x2", "us": {"strip 8 x2": 20.25, "torch": 21.5}}
+    row = {
+        "at": [4, True, 4096, 4096],
+        "recipe": "walk 64 post 2 / 8",
+        "us": {"walk 64 post 2 / 8": 20.25, "torch": 21.5},
+    }
     table = {
         "schema": _tables.SCHEMA, "device": "NVIDIA GeForce RTX 4090", "driver": _tables.driver(), "measured": True,
         "how": "", "kernels": {"matvec": [row]},
@@ -62,12 +66,12 @@ def test_explain_names_the_measurement_behind_a_choice(capsys: pytest.CaptureFix
         asked = ["gallery", "matvec", "--explain", "--shape", "4000x4096", "--transposed", "--device", "rtx4090"]
         assert main([*asked, "--json"]) == 0
         [choice] = json.loads(capsys.readouterr().out)["choices"][0]["runs"]
-        assert choice["plan"].startswith("strip: 32 lanes wide, 8 warps high")
+        assert choice["plan"].startswith("walk: 63 pieces wide, 8 loads deep")
         assert choice["why"] == (
-            "fastest on NVIDIA GeForce RTX 4090 at 4096 x 4096: 'strip 8 x2' took 20.2 us, PyTorch 21.5 us"
+            "fastest on NVIDIA GeForce RTX 4090 at 4096 x 4096: 'walk 64 post 2 / 8' took 20.2 us, PyTorch 21.5 us"
         )
         assert main(["export", "matvec", "--device", "rtx4090"]) == 0
-        assert '        (4, True, 4096, 4096, "strip 8 x2"),' in capsys.readouterr().out
+        assert '        (4, True, 4096, 4096, "walk 64 post 2 / 8"),' in capsys.readouterr().out
     finally:
         path.unlink()
         _tables.reinstall()

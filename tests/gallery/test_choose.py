@@ -23,25 +23,38 @@ def matvec_plans(transposed: bool):
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_a_matvec_plan_covers_k_once_and_leaves_no_segment_empty_but_in_a_cluster(transposed: bool) -> None:
+def test_a_matvec_plan_covers_k_once_and_leaves_no_segment_empty_but_where_blocks_meet(transposed: bool) -> None:
     for M, K, itemsize, _, plan in matvec_plans(transposed):
-        assert plan.segment * plan.segments >= K, (M, K, itemsize, plan)
-        assert plan.clustered or plan.segment * (plan.segments - 1) < K, (M, K, itemsize, plan)
+        assert rows_covered(plan, itemsize) >= K, (M, K, itemsize, plan)
+        if not (plan.cluster > 1 or plan.posted or transposed):
+            assert plan.segment * (plan.segments - 1) < K, (M, K, itemsize, plan)
+
+
+def classes(plan: matvec.Plan, itemsize: int) -> int:
+    """How many alignments the rows that walk reads may have."""
+    return 16 // itemsize if plan.variant == matvec.WALK and not plan.aligned else 1
+
+
+def rows_covered(plan: matvec.Plan, itemsize: int) -> int:
+    return plan.segment * plan.segments
+
+
+def tiles(plan: matvec.Plan, M: int, itemsize: int) -> int:
+    """How many blocks of walk stand side by side."""
+    per_piece = 16 // itemsize
+    return -(-(-(-M // per_piece) + (not plan.aligned)) // plan.lanes)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
 def test_a_matvec_plan_uses_only_kernels_that_exist(transposed: bool) -> None:
     for M, K, itemsize, hopper, plan in matvec_plans(transposed):
         per_piece = 16 // itemsize if plan.aligned else 1
-        assert not plan.clustered or (hopper and plan.segments in (2, 4, 8)), (M, K, plan)
-        assert (plan.variant == matvec.STRIP) == transposed
+        assert plan.cluster == 1, (M, K, plan)
+        assert (plan.variant == matvec.WALK) == transposed
         if plan.variant == matvec.NARROW:
             assert plan.lanes * per_piece * (4 if plan.lanes == 32 else 1) >= K and K % per_piece == 0, (M, K, plan)
         if plan.variant == matvec.DIRECT:
-            assert plan.rows in (1, 2, 4)
-        if plan.variant == matvec.STRIP:
-            assert plan.rows in (1, 2, 4, 8) and plan.lanes in (1, 2, 4, 8, 16, 32)
-            assert M % per_piece == 0 and (not plan.clustered or plan.lanes == 32 or plan.rows > 0)
+            assert plan.rows in (1, 2, 4, 8) and plan.depth == 8
         if plan.variant == matvec.RING:
             assert hopper and plan.aligned and plan.segment * itemsize % 4096 == 0
 
@@ -51,7 +64,7 @@ def test_no_thread_of_a_matvec_adds_more_than_4096_products_in_a_row(transposed:
     for M, K, itemsize, _, plan in matvec_plans(transposed):
         per_piece = 16 // itemsize if plan.aligned else 1
         threads = {matvec.NARROW: plan.lanes, matvec.DIRECT: 256, matvec.RING: 256}
-        apart = threads.get(plan.variant, plan.rows * (32 // plan.lanes))
+        apart = threads.get(plan.variant, 256 // plan.lanes)
         chain = -(-plan.segment // (apart * (1 if transposed else per_piece))) * (1 if transposed else per_piece)
         assert chain <= 4096, (M, K, itemsize, plan, chain)
 
@@ -66,14 +79,32 @@ def test_every_matvec_recipe_covers_k_with_kernels_that_exist(transposed: bool) 
             where = (M, K, itemsize, name, plan)
             if plan.variant == matvec.TORCH:
                 continue
-            assert plan.segment * plan.segments >= K, where
-            assert plan.clustered or plan.segment * (plan.segments - 1) < K, where
-            assert (plan.variant in (matvec.STRIP, matvec.CURTAIN)) == transposed, where
-            assert hopper or not (plan.clustered or plan.variant in (matvec.RING, matvec.CURTAIN)), where
-            if plan.variant == matvec.CURTAIN:
-                assert plan.aligned and M * itemsize % 16 == 0 and plan.segment % 4 == 0, where
-            if plan.met:
-                assert plan.segments > 1 and plan.groups(M, itemsize) >= 1, where
+            assert rows_covered(plan, itemsize) >= K, where
+            assert (plan.variant == matvec.WALK) == transposed, where
+            assert hopper or (plan.cluster == 1 and plan.variant != matvec.RING), where
+            assert plan.cluster in (1, 2, 4, 8, 16) and plan.segments % plan.cluster == 0, where
+            assert plan.cluster == 1 or plan.posted or plan.segments == plan.cluster, where
+            if plan.variant == matvec.DIRECT:
+                assert plan.rows <= plan.depth and plan.depth in ((8, 16) if plan.aligned else (8,)), where
+            if plan.variant == matvec.WALK:
+                assert 1 <= plan.lanes <= 256 and plan.depth in (4, 8, 16), where
+                assert plan.segments % classes(plan, itemsize) == 0, where
+                assert plan.cluster == 1 or plan.lanes * 16 // itemsize <= 1024, where
+                assert plan.segments // classes(plan, itemsize) % plan.cluster == 0, where
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_blocks_that_post_their_sums_all_run_at_once(transposed: bool) -> None:
+    for (M, K), itemsize, (sms, hopper), aligned in itertools.product(
+        itertools.product(SIZES, SIZES[::2]), (2, 4), DEVICES, (True, False)
+    ):
+        aligned = aligned and (M if transposed else K) * itemsize % 16 == 0
+        for name, plan in matvec.recipes(M, K, itemsize, aligned, transposed, sms, hopper).items():
+            where = (M, K, itemsize, sms, name, plan)
+            if plan.posted and plan.variant != matvec.RING:  # ring starts as many blocks as there are multiprocessors
+                groups = tiles(plan, M, itemsize) if transposed else -(-M // plan.rows)
+                assert plan.segments > 1 and groups * plan.segments <= 2 * sms, where
+            assert not plan.posted or plan.segments // plan.cluster * M <= matvec.MAIL, where
 
 
 def softmax_plans():
@@ -121,14 +152,14 @@ def test_a_linear_plan_gives_every_part_at_least_one_step() -> None:
 
 def test_what_was_measured_nearby_goes_before_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = matvec._rule(4096, 4096, 4, True, True, 132, True)
-    monkeypatch.setattr(matvec, "TUNED", {"H200": ((4, True, 4096, 4096, "strip 8 cluster 8"),)})
+    monkeypatch.setattr(matvec, "TUNED", {"H200": ((4, True, 4096, 4096, "walk 64 cluster 8 / 8"),)})
     matvec.choose.cache_clear()
     try:
         at = matvec.choose(4096, 4096, 4, True, True, 132, True, "NVIDIA H200")
-        assert at.clustered and at.segments == 8 and at.rows == 8
+        assert at.cluster == 8 and at.segments == 8 and at.lanes == 64
         assert matvec.choose(6000, 4096, 4, True, True, 132, True, "NVIDIA H200").segments == 8
         assert matvec.choose(4096, 4096, 4, True, True, 132, True, "NVIDIA A100-SXM4-80GB") == rule
-        assert not matvec.choose(4096, 65536, 4, True, True, 132, True, "NVIDIA H200").clustered
+        assert not matvec.choose(4096, 65536, 4, True, True, 132, True, "NVIDIA H200").cluster > 1
     finally:
         matvec.choose.cache_clear()
 
@@ -145,7 +176,7 @@ def test_a_measured_recipe_that_a_shape_cannot_have_leaves_the_rule(monkeypatch:
 
 def test_a_plan_reads_as_a_sentence() -> None:
     assert str(matvec._rule(2048, 1 << 20, 4, True, False, 132, True)) == (
-        "ring: 4 rows x 4 KB x 10 stages, 32 segments of 32768, then combine, 16-byte loads"
+        "ring: 4 rows x 4 KB x 10 stages, 32 segments of 32768, posted, 16-byte loads"
     )
     assert str(softmax._rule(8192, 4, softmax.ROWS, True)) == (
         "block: 512 threads a block, 1 block a row, 16-byte loads and stores"

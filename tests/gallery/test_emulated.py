@@ -21,6 +21,8 @@ CASES = {
         {"M": "1001", "K": "9"},
         {"HALF": "True", "M": "264"},
         {"M": "40", "K": "5000"},
+        {"M": "3", "K": "4100"},
+        {"HALF": "True", "M": "60001", "K": "3"},
     ),
     ("softmax", "softmax"): ({}, {"M": "9", "N": "37"}, {"M": "3", "N": "5003"}, {"M": "2", "N": "40000"}),
     ("linear", "linear"): ({}, {"M": "1", "N": "130", "K": "1"}, {"M": "5", "N": "9", "K": "2050"}),
@@ -29,10 +31,18 @@ CASES = {
 
 
 RECIPES = {
-    "direct 2 x8 met": ("matvec", "matvec", {"M": "5", "K": "40000"}, (4, False, 5, 40000)),
-    "direct 4 x2": ("matvec", "matvec", {"M": "7", "K": "20000"}, (4, False, 7, 20000)),
-    "strip 8 x2 met": ("matvec_transposed", "matvec", {"M": "260", "K": "700"}, (4, True, 260, 700)),
-    "strip 8 / 4": ("matvec_transposed", "matvec", {"HALF": "True", "M": "520", "K": "300"}, (2, True, 520, 300)),
+    "direct 2 / 8 post 0.5": ("matvec", "matvec", {"M": "5", "K": "20001"}, (4, False, 5, 20001)),
+    "direct 8 / 16 post 1": ("matvec", "matvec", {"M": "7", "K": "20000"}, (4, False, 7, 20000)),
+    "narrow 2 / 0": ("matvec", "matvec", {"M": "300", "K": "1000"}, (4, False, 300, 1000)),
+    "walk 16 post 1 / 8": ("matvec_transposed", "matvec", {"M": "64", "K": "700"}, (4, True, 64, 700)),
+    "walk 64 post 0.5 / 4": ("matvec_transposed", "matvec", {"M": "203", "K": "331"}, (4, True, 203, 331)),
+    "walk 32 post 1 / 16": (
+        "matvec_transposed",
+        "matvec",
+        {"HALF": "True", "M": "1003", "K": "301"},
+        (2, True, 1003, 301),
+    ),
+    "walk 32 / 8 bare": ("matvec_transposed", "matvec", {"HALF": "True", "M": "5000", "K": "70"}, (2, True, 5000, 70)),
     "block 1024": ("softmax", "softmax", {"M": "2", "N": "4096"}, (4, True, 2, 4096)),
     "block 64": ("softmax", "softmax", {"M": "3", "N": "1024"}, (4, True, 3, 1024)),
     "online": ("softmax", "softmax", {"M": "2", "N": "16384"}, (4, True, 2, 16384)),

@@ -76,10 +76,10 @@ def test_every_matvec_recipe_gives_the_same_product_twice(dtype: torch.dtype, tr
                 assert torch.equal(y, k.matvec(A, x, plan)), (M, K, name, plan)
 
 
-def test_a_captured_matvec_whose_blocks_meet_replays_beside_others() -> None:
+def test_a_captured_matvec_whose_blocks_post_sums_replays_beside_others() -> None:
     k = matvec_kernel
     A, x = torch.randn(70000, 33, device="cuda").t(), torch.randn(70000, device="cuda")
-    plan = k.recipes(33, 70000, 4, False, True, *k._device(0)[:2])["strip 8 x2 met"]
+    plan = next(p for p in k.recipes(33, 70000, 4, False, True, *k._device(0)[:2]).values() if p.posted)
     exact = A.double() @ x.double()
     k.matvec(A, x, plan)
     graphs = []
@@ -96,6 +96,28 @@ def test_a_captured_matvec_whose_blocks_meet_replays_beside_others() -> None:
     torch.cuda.synchronize()
     assert all(distance(y, exact) < 2e-6 for _, y, _ in graphs)
     assert distance(k.matvec(A, x, plan), exact) < 2e-6
+
+
+def test_posted_sums_that_are_nan_are_taken_for_what_they_are() -> None:
+    k = matvec_kernel
+    for M, K, transposed in ((3, 40000, False), (64, 9000, True)):
+        A = torch.randn((K, M) if transposed else (M, K), device="cuda")
+        A.view(torch.int32)[0, 0] = -1  # the bits of an empty slot
+        A, x = A.t() if transposed else A, torch.randn(K, device="cuda")
+        plans = k.recipes(M, K, 4, M % 4 == 0 or not transposed, transposed, *k._device(0)[:2]).values()
+        exact = A.double() @ x.double()
+        for plan in (p for p in plans if p.posted):
+            for _ in range(2):
+                y = k.matvec(A, x, plan)
+                assert torch.equal(y.isnan(), exact.isnan()), plan
+                assert distance(y[1:], exact[1:]) < 2e-6, plan
+
+
+def test_columns_fewer_than_a_piece_and_rows_that_lie_over_one_another_are_right() -> None:
+    for columns, stride, rows in ((2, 2, 90001), (3, 5, 4097), (1000, 1, 300), (1000, 0, 300)):
+        storage = torch.randn((rows - 1) * stride + columns, device="cuda")
+        A, x = storage.as_strided((rows, columns), (stride, 1)).t(), torch.randn(rows, device="cuda")
+        assert distance(gallery.matvec(A, x), A.double() @ x.double()) < 2e-6, (columns, stride, rows)
 
 
 def test_matvec_of_more_than_two_to_the_31_elements() -> None:

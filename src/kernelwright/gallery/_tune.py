@@ -80,7 +80,7 @@ def matvec_bench(M: int, K: int, *, dtype: torch.dtype = torch.float32, transpos
         lambda y: float((y.double() - exact).abs().max()) / size,
         max(2 * theirs, 2e-6),
         rule,
-        lambda name: plans[name].segments > 1 and not plans[name].clustered and not plans[name].met,
+        lambda name: plans[name].segments > 1 and plans[name].cluster == 1 and not plans[name].posted,
     )
 
 

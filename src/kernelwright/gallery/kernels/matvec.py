@@ -1,24 +1,26 @@
-"""Matrix-vector product y = A @ x at memory speed, for any shape: five kernels and a rule that chooses one.
+"""Matrix-vector product y = A @ x at memory speed, for any shape: four kernels and a rule that chooses one.
 
-The product reads A once and does one multiply-add an element, so only bytes count. What differs between shapes is how
-enough loads stay in flight:
+The product reads A once and does one multiply-add an element, so only bytes count, and below some 20 MB the time until
+the first bytes come and the last sums meet. What differs between shapes is how enough loads stay in flight:
 
-  narrow   K of at most 128 pieces of 16 bytes: 1 to 32 lanes share a row, x stays in registers, rows stream past.
-  direct   a block takes R rows and one segment of the columns; R rows share each load of x.
-  ring     the same on Hopper: a producer thread streams 4 rows x 4 KB with the bulk copy engine (cp.async.bulk) into
-           ten stages of shared memory, eight warps consume them; the loads never wait for arithmetic or a block's
-           start.
-  strip    A column-major (that is A.T @ x of a row-major A): a thread owns columns and walks down rows.
-  curtain  the same on Hopper, fed like ring: 4 rows x 4 KB of columns a stage; no sum crosses threads.
+  narrow  K of at most 256 pieces of 16 bytes: 1 to 32 lanes share a row, x stays in registers, rows stream past.
+  direct  a block takes 1 to 16 rows and one segment of the columns; its rows share each load of x.
+  walk    A column-major (that is A.T @ x of a row-major A): a thread owns a piece of the columns and walks down rows.
+          Rows may begin anywhere: a block takes rows of one alignment, so that all loads are of 16 bytes.
+  ring    direct on Hopper: a producer thread streams 4 rows x 4 KB with the bulk copy engine (cp.async.bulk) into
+          ten stages of shared memory, eight warps consume them; the loads never wait for arithmetic or a block's
+          start.
 
-Where K is split, there are three ways to add the segments' sums: the blocks of a cluster through distributed shared
-memory (Hopper, up to eight segments); the last block of a group to finish, in float64; or a second kernel, in float64.
-Each adds in a fixed order, so that the result is the same bit for bit in every run. float32 chains are short: an
-H200's errors lie about torch.mv's, on most shapes below. NaN and Inf propagate (no product is left out, none is added).
+Where K is split, there are three ways to add the segments' sums: the blocks of a cluster send them to one another's
+shared memory (Hopper, up to sixteen segments); blocks that all run at once (a cooperative launch) post them in memory,
+where an empty slot holds a NaN that no sum is, so that a sum is its own flag and no fence is waited for; or a second
+kernel adds them, in float64. Each adds in a fixed order, so that the result is the same bit for bit in every run.
+float32 chains are short: an H200's errors lie about torch.mv's, on most shapes below. NaN and Inf propagate (no product
+is left out, none is added).
 
 Limits: float32, float16, bfloat16; A is M x K with one unit stride and any other stride (rows may overlap or be far
-apart; any alignment, 16-byte loads where the addresses allow them); other layouts and a strided x are copied first.
-M and K up to 2^31 - 1, more than 2^31 elements in all. Forward only.
+apart; any alignment); other layouts and a strided x are copied first. M and K up to 2^31 - 1, more than 2^31 elements
+in all. Posted sums need 32 MB of memory a device, kept. Forward only.
 
 Measured (docs/gallery.md has the grid): one H200, A 2048 x 2^20 float32, 8.6 GB: ring 1.841 ms (4667 GB/s), torch.mv
 2.294 ms (3745 GB/s).
@@ -119,16 +121,104 @@ __device__ __forceinline__ float lane_sum(float v) {
     return v;
 }
 
+// ---- mail: blocks that all run at once hand each other sums, each its own sign that it has come
+// ----------------------------
+constexpr uint32_t EMPTY = 0xffffffffu;  // a NaN that no sum is: post() sees to it
+__device__ __forceinline__ void set(float* slot, uint32_t bits) {
+    asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(slot), "r"(bits) : "memory");
+}
+__device__ __forceinline__ void post(float* slot, float v) {
+    const uint32_t bits = __float_as_uint(v);
+    set(slot, bits == EMPTY ? 0x7fffffffu : bits);
+}
+__device__ __forceinline__ uint32_t look(const float* slot) {
+    uint32_t bits;
+    asm volatile("ld.relaxed.gpu.global.b32 %0, [%1];" : "=r"(bits) : "l"(slot) : "memory");
+    return bits;
+}
+template <bool NAMED>
+__device__ __forceinline__ void block_barrier() {
+    if (NAMED) asm volatile("bar.sync 1, 256;" ::: "memory");  // without ring's producer
+    else __syncthreads();
+}
+// The sums of `segments` segments (or of as many clusters) for M results; the grid's blocks divide the results among
+// them, `share` each. Where a block has one, its slots lie side by side, else those of a segment.
+struct Mail {
+    float* slots;  // all EMPTY; null: sums are not posted
+    int segments, M, share;
+    __device__ __forceinline__ float* slot(int segment, int result) const {
+        return slots + (share == 1 ? result * segments + segment : segment * M + result);
+    }
+};
+struct Share {
+    int first, mine, log;  // the block's results, 1 << log at a time
+    __device__ __forceinline__ explicit Share(const Mail& mail) {
+        first = ((blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * mail.share;
+        mine = min(mail.share, mail.M - first), log = mine > 1 ? min(32 - __clz(mine - 1), 8) : 0;
+    }
+};
+// Brings the block's slots into L2 while A is on its way.
+__device__ __forceinline__ void expect(const Mail& mail) {
+    const Share my(mail);
+    const int lane = threadIdx.x & ((1 << my.log) - 1);
+    if (lane < my.mine && (my.log ? lane : threadIdx.x) % 8 == 0)  // 32 bytes are fetched at a time
+        for (int s = threadIdx.x >> my.log; s < mail.segments; s += THREADS >> my.log)
+            asm volatile("prefetch.global.L2 [%0];" ::"l"(mail.slot(s, my.first + lane)));
+}
+// A block adds what was posted of its results, and empties their slots for the next launch. All threads of all blocks
+// call it.
+template <bool NAMED, typename T>
+__device__ __forceinline__ void collect(const Mail& mail, T* y) {
+    __shared__ float parts[THREADS];
+    const Share my(mail);
+    if (my.mine <= 0) return;
+    const int lanes = 1 << my.log, lane = threadIdx.x & (lanes - 1), slots = THREADS >> my.log;
+    for (int base = 0; base < my.mine; base += lanes) {
+        const int result = my.first + base + lane;
+        float sum = 0.f;
+        if (base + lane < my.mine)
+            for (int s = threadIdx.x >> my.log; s < mail.segments; s += slots * 4) {
+                uint32_t bits[4];
+#pragma unroll
+                for (int u = 0; u < 4; ++u)
+                    bits[u] = s + u * slots < mail.segments ? look(mail.slot(s + u * slots, result)) : 0;
+#pragma unroll
+                for (int u = 0; u < 4; ++u) {
+                    while (bits[u] == EMPTY) {
+                        __nanosleep(20);  // the others still load
+                        bits[u] = look(mail.slot(s + u * slots, result));
+                    }
+                    if (s + u * slots < mail.segments) set(mail.slot(s + u * slots, result), EMPTY);
+                    sum += __uint_as_float(bits[u]);
+                }
+            }
+        if (slots > 1) {  // then all results are done in one go
+#pragma unroll
+            for (int offset = 16; offset > 0; offset >>= 1)
+                if (offset >= lanes) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+            parts[threadIdx.x] = sum;
+            block_barrier<NAMED>();
+            if (threadIdx.x < lanes) {
+                sum = 0.f;
+#pragma unroll 1
+                for (int at = threadIdx.x; at < THREADS; at += max(lanes, 32)) sum += parts[at];
+            }
+        }
+        if (threadIdx.x < lanes && base + lane < my.mine) store(y + result, sum);
+    }
+}
+
 // Where a result goes: y itself, or this segment's row of partial sums.
 template <typename T>
 struct Output {
     T* y;
-    float* partial;  // [segments][M], or null
+    float* partial;   // [segments][M], or null
     int64_t M;
-    int clustered;  // the segments of a row are one cluster's blocks
-    int* met;       // a counter for each group of rows, zero; or null: combine_kernel adds the partial sums
+    Mail mail;
+    int log_cluster;  // 1 << log_cluster segments are the blocks of a cluster, which adds their sums first
     __device__ __forceinline__ void put(int64_t row, int64_t segment, float v) const {
-        if (partial) partial[segment * M + row] = v;
+        if (mail.slots) post(mail.slot(static_cast<int>(segment), static_cast<int>(row)), v);
+        else if (partial) partial[segment * M + row] = v;
         else store(y + row, v);
     }
 };
@@ -136,73 +226,85 @@ struct Output {
 // ---- narrow: LANES lanes share a row, each keeps its PIECES pieces of x in registers
 // ------------------------------- PIECES * IN_FLIGHT loads a thread before the first use
 template <typename T, int V, int LANES, int PIECES, int IN_FLIGHT>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 2)  // else ptxas saves registers and has one load in flight
     narrow_kernel(const T* __restrict__ A, int64_t stride, const T* __restrict__ x, T* __restrict__ y, int64_t M,
                   int64_t K) {
     constexpr int ROWS = THREADS / LANES;
-    const int lane = threadIdx.x % LANES;
-    float xs[PIECES][V];
+    const int lane = threadIdx.x % LANES, columns = static_cast<int>(K);
+    Piece<T, V> b[PIECES];
 #pragma unroll
-    for (int p = 0; p < PIECES; ++p) {
-        const int64_t column = int64_t(p * LANES + lane) * V;
-        Piece<T, V> piece;
-        piece.stream(x + column, column < K);
-        piece.floats(xs[p]);
-    }
+    for (int p = 0; p < PIECES; ++p) b[p].stream(x + (p * LANES + lane) * V, (p * LANES + lane) * V < columns);
     for (int64_t first = int64_t(blockIdx.x) * ROWS * IN_FLIGHT; first < M;
          first += int64_t(gridDim.x) * ROWS * IN_FLIGHT) {
+        const int row = threadIdx.x / LANES;  // and every ROWS-th behind it
+        const int rows = static_cast<int>(min(M - first, int64_t(ROWS) * IN_FLIGHT));
+        const T* from = A + (first + row) * stride + lane * V;
         Piece<T, V> a[IN_FLIGHT][PIECES];
 #pragma unroll
-        for (int u = 0; u < IN_FLIGHT; ++u) {
-            const int64_t row = first + u * ROWS + threadIdx.x / LANES;
+        for (int u = 0; u < IN_FLIGHT; ++u, from += ROWS * stride)
 #pragma unroll
-            for (int p = 0; p < PIECES; ++p) {
-                const int64_t column = int64_t(p * LANES + lane) * V;
-                a[u][p].stream(A + row * stride + column, row < M && column < K);
-            }
-        }
+            for (int p = 0; p < PIECES; ++p)
+                a[u][p].stream(from + p * LANES * V, row + u * ROWS < rows && (p * LANES + lane) * V < columns);
 #pragma unroll
         for (int u = 0; u < IN_FLIGHT; ++u) {
-            const int64_t row = first + u * ROWS + threadIdx.x / LANES;
             float sum = 0.f;
 #pragma unroll
-            for (int p = 0; p < PIECES; ++p) sum = dot(a[u][p], xs[p], sum);
+            for (int p = 0; p < PIECES; ++p) {
+                float xs[V];
+                b[p].floats(xs);
+                sum = dot(a[u][p], xs, sum);
+            }
             sum = lane_sum<LANES>(sum);
-            if (lane == 0 && row < M) store(y + row, sum);
+            if (lane == 0 && row + u * ROWS < rows) store(y + first + row + u * ROWS, sum);
         }
     }
 }
 
-// ---- a cluster's blocks add their sums (Hopper): the split of K without a second kernel
+// ---- a cluster's blocks add their sums through shared memory (Hopper)
 // --------------------------------
 __device__ __forceinline__ void cluster_barrier() {
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 #endif
 }
-__device__ __forceinline__ float of_block(const float* mine, int rank) {  // the same shared variable in another block
-    float v = *mine;
+__device__ __forceinline__ void cluster_arrive() {
+#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void cluster_wait() {
+#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void send(float* to, int rank, float v) {  // to the same shared variable of another block
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
     uint32_t there;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
                  : "=r"(there)
-                 : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(mine))), "r"(rank));
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there) : "memory");
+                 : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))), "r"(rank));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(v) : "memory");
 #endif
-    return v;
 }
-// Block `rank` of the cluster that has cut K into `ranks` segments puts every `ranks`-th of `count` results; all
-// threads call it.
+// A block of a cluster of 1 << log segments sends its sum of result `i` of `count` to block i mod (1 << log), which
+// adds what all sent. All have called cluster_arrive() and cluster_wait() before.
+constexpr int INBOX = 1024 + 64;
+__device__ __forceinline__ void send_sum(float* inbox, int i, int count, int part, int log, float v) {
+    const int ranks = 1 << log, each = (count + ranks - 1) >> log;
+    send(inbox + (part & (ranks - 1)) * each + (i >> log), i & (ranks - 1), v);
+}
 template <typename T>
-__device__ __forceinline__ void put_of_cluster(const Output<T>& out, const float* total, int count, int64_t first,
-                                               int64_t limit, int rank, int ranks) {
+__device__ __forceinline__ void put_received(const Output<T>& out, const float* inbox, int count, int64_t first,
+                                             int64_t limit, int part) {
+    const int log = out.log_cluster, each = (count + (1 << log) - 1) >> log;
     cluster_barrier();
-    for (int i = threadIdx.x * ranks + rank; i < count; i += THREADS * ranks) {
+    for (int i = threadIdx.x; i < each; i += THREADS) {
+        const int at = (i << log) + (part & ((1 << log) - 1));
         float sum = 0.f;
-        for (int r = 0; r < ranks; ++r) sum += of_block(total + i, r);
-        if (first + i < limit) store(out.y + first + i, sum);
+#pragma unroll 4
+        for (int r = 0; r < 1 << log; ++r) sum += inbox[r * each + i];
+        if (at < count && first + at >= 0 && first + at < limit) out.put(first + at, part >> log, sum);
     }
-    cluster_barrier();  // no block leaves while another reads from it
 }
 __device__ __forceinline__ void next_kernel_may_start() {
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
@@ -210,68 +312,38 @@ __device__ __forceinline__ void next_kernel_may_start() {
 #endif
 }
 
-// ---- the last of a group's blocks to come here adds their partial sums: the split of K without a second kernel
-// ----------
-template <bool NAMED>
-__device__ __forceinline__ void block_barrier() {
-    if (NAMED) asm volatile("bar.sync 1, 256;" ::: "memory");  // without ring's producer
-    else __syncthreads();
-}
-// The 256 threads of each of the group's blocks call it, after their put()s of the results first .. first + count.
-template <bool NAMED, typename T>
-__device__ __forceinline__ void add_up(const Output<T>& out, int64_t group, int segments, int64_t first, int count) {
-    __shared__ int is_last;
-    __shared__ double parts[THREADS];
-    __threadfence();
-    block_barrier<NAMED>();
-    if (threadIdx.x == 0) is_last = atomicAdd(out.met + group, 1) == segments - 1;
-    block_barrier<NAMED>();
-    if (!is_last) return;
-    __threadfence();
-    int lanes = 1;
-    while (lanes < count && lanes < THREADS) lanes *= 2;
-    const int lane = threadIdx.x % lanes, slot = threadIdx.x / lanes, slots = THREADS / lanes;
-    for (int base = 0; base < count; base += lanes) {
-        double sum = 0;
-        if (base + lane < count)
-#pragma unroll 8
-            for (int s = slot; s < segments; s += slots) sum += __ldcg(out.partial + s * out.M + first + base + lane);
-        parts[threadIdx.x] = sum;
-        for (int half = slots / 2; half > 0; half /= 2) {
-            block_barrier<NAMED>();
-            if (slot < half) parts[threadIdx.x] += parts[threadIdx.x + half * lanes];
-        }
-        if (slot == 0 && base + lane < count) store(out.y + first + base + lane, static_cast<float>(parts[lane]));
-    }
-    if (threadIdx.x == 0) out.met[group] = 0;  // for the next launch
-}
-
 // ---- direct: a block takes R rows and one segment of the columns
 // ---------------------------------------------------
-template <typename T, int V, int R>
-__global__ void __launch_bounds__(THREADS)
+template <typename T, int V, int R, int FLIGHT, bool SPLIT>
+__global__ void __launch_bounds__(THREADS, 2)
     direct_kernel(const T* __restrict__ A, int64_t stride, const T* __restrict__ x, Output<T> out, int64_t M,
                   int64_t K, int64_t segment, int segments) {
-    constexpr int U = 8 / R;  // eight loads a thread before the first use
-    __shared__ float shared[WARPS][R], totals[R];
-    next_kernel_may_start();
-    const int64_t row = blockIdx.x / segments * int64_t(R);
-    const int64_t begin = blockIdx.x % segments * segment;
-    const int64_t end = min(begin + segment, K), whole = end - (end - begin) % V;
+    constexpr int U = FLIGHT / R;  // FLIGHT loads a thread before the first use
+    __shared__ float shared[WARPS][R], inbox[R + 16];
+    unsigned group = blockIdx.x, part = 0;
+    if (SPLIT) {
+        next_kernel_may_start();
+        group /= segments, part = blockIdx.x - group * segments;
+        if (out.log_cluster) cluster_arrive();
+        if (out.mail.slots) expect(out.mail);
+    }
+    const int64_t row = group * int64_t(R), begin = part * segment;
+    const int length = static_cast<int>(max(int64_t(0), min(segment, K - begin))), whole = length - length % V;
     const T* rows[R];
     float sum[R];
 #pragma unroll
-    for (int r = 0; r < R; ++r)
-        rows[r] = A + min(row + r, M - 1) * stride, sum[r] = 0.f;  // the last group repeats the last row
-
-    for (int64_t column = begin + threadIdx.x * V; column < whole; column += THREADS * V * U) {
+    for (int r = 0; r < R; ++r)  // the last group repeats the last row
+        rows[r] = A + min(row + r, M - 1) * stride + begin, sum[r] = 0.f;
+    const T* const from = x + begin;
+#pragma unroll 1
+    for (int column = threadIdx.x * V; column < whole; column += THREADS * V * U) {
         Piece<T, V> a[U][R], b[U];
 #pragma unroll
         for (int u = 0; u < U; ++u) {
-            const int64_t at = column + u * THREADS * V;
+            const int at = u * THREADS * V;
 #pragma unroll
-            for (int r = 0; r < R; ++r) a[u][r].stream(rows[r] + at, at < whole);
-            b[u].stream(x + at, at < whole);
+            for (int r = 0; r < R; ++r) a[u][r].stream(rows[r] + column + at, column + at < whole);
+            b[u].stream(from + column + at, column + at < whole);
         }
 #pragma unroll
         for (int u = 0; u < U; ++u) {
@@ -281,10 +353,11 @@ __global__ void __launch_bounds__(THREADS)
             for (int r = 0; r < R; ++r) sum[r] = dot(a[u][r], xs, sum[r]);
         }
     }
-    if (V > 1 && whole + threadIdx.x < end) {  // fewer than V columns are left
-        const float xs = as_float(x[whole + threadIdx.x]);
+    const int last = whole + threadIdx.x;
+    if (V > 1 && last < length) {  // fewer than V columns are left
+        const float xs = as_float(from[last]);
 #pragma unroll
-        for (int r = 0; r < R; ++r) sum[r] = fmaf(as_float(rows[r][whole + threadIdx.x]), xs, sum[r]);
+        for (int r = 0; r < R; ++r) sum[r] = fmaf(as_float(rows[r][last]), xs, sum[r]);
     }
 #pragma unroll
     for (int r = 0; r < R; ++r) {
@@ -292,77 +365,140 @@ __global__ void __launch_bounds__(THREADS)
         if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32][r] = total;
     }
     __syncthreads();
+    if (SPLIT && out.log_cluster) cluster_wait();
     if (threadIdx.x < R) {
         float total = 0.f;
+#pragma unroll
         for (int warp = 0; warp < WARPS; ++warp) total += shared[warp][threadIdx.x];
-        totals[threadIdx.x] = total;
-        if (!out.clustered && row + threadIdx.x < M) out.put(row + threadIdx.x, blockIdx.x % segments, total);
+        if (SPLIT && out.log_cluster) send_sum(inbox, threadIdx.x, R, part, out.log_cluster, total);
+        else if (row + threadIdx.x < M) out.put(row + threadIdx.x, part, total);
     }
-    if (out.clustered) put_of_cluster(out, totals, R, row, M, blockIdx.x % segments, segments);
-    if (out.met) add_up<false>(out, blockIdx.x / segments, segments, row, static_cast<int>(min(int64_t(R), M - row)));
+    if (SPLIT && out.log_cluster) put_received(out, inbox, R, row, M, part);
+    if (SPLIT && out.mail.slots) collect<false>(out.mail, out.y);
 }
 
-// ---- strip: y[j] = sum over i of A[i, j] x[i]; a warp is LANES column pieces wide and 32 / LANES rows high
-// -----------
-template <typename T, int V, int LANES>
-__global__ void __launch_bounds__(THREADS)
-    strip_kernel(const T* __restrict__ A, int64_t stride, const T* __restrict__ x, Output<T> out, int64_t rows,
-                 int64_t columns, int64_t segment, int segments, int row_warps) {
-    constexpr int U = 8;
-    __shared__ __align__(16) float shared[THREADS * V];
-    next_kernel_may_start();
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int slots = row_warps * (32 / LANES), slot = warp % row_warps * (32 / LANES) + lane / LANES;
-    const int width = WARPS / row_warps * LANES * V;  // columns of a block
-    const int within = (warp / row_warps * LANES + lane % LANES) * V;
-    const int64_t left = blockIdx.x / segments * int64_t(width), column = left + within;
-    const int64_t begin = blockIdx.x % segments * segment, end = min(begin + segment, rows);
-    float sum[V];
+// ---- walk: y[j] = sum over i of A[i, j] x[i], with 16-byte loads whatever the rows' alignment
+// ----------------------------
+// Rows whose addresses agree modulo 16 bytes are a class: of 1 << log classes, a block takes one (blockIdx.z), so that
+// a thread's pieces hold the same columns in each of its rows, and columns that are not there need not be told apart:
+// their sums are never written. A block is `across` pieces wide and `slots` rows high. What the host makes of these:
+struct Walk {
+    int64_t stride, apart, step;  // elements from a row to the next, of its class, `slots` further
+    int64_t columns;
+    int rows, segment;  // of a class, in a block
+    int log, across, slots, reciprocal, chunk, ragged;
+};
+// KIND: how x is read and what becomes of the sums. BARE: from memory, put(); STAGED: through shared memory, put();
+// EXCHANGED: through shared memory, and sums are added in a cluster or by mail.
+enum { BARE, STAGED, EXCHANGED };
+template <typename T, int V, int U, int KIND>
+__global__ void __launch_bounds__(THREADS, 2)
+    walk_kernel(const T* __restrict__ A, const T* __restrict__ x, Output<T> out, const Walk w) {
+    __shared__ float xs[KIND == BARE ? 1 : 2048];
+    __shared__ float sums[THREADS * V], inbox[KIND == EXCHANGED ? INBOX : 1];
+    if (KIND == EXCHANGED && out.log_cluster) cluster_arrive();
+    const int slot = threadIdx.x * w.reciprocal >> 16, piece = threadIdx.x - slot * w.across;
+    const int period = 1 << w.log, first = blockIdx.z, skipped = blockIdx.y * w.segment;
+    const int part = blockIdx.z * gridDim.y + blockIdx.y;
+    const int row0 = first + (skipped << w.log);
+    const int n = min(w.segment, ((w.rows - first + period - 1) >> w.log) - skipped);  // rows of this block
+    const T* const begin = A + row0 * w.stride;
+    const int shift = w.ragged ? static_cast<int>(reinterpret_cast<uint64_t>(begin) % 16 / sizeof(T)) : 0;
+    const int64_t left = (int64_t(blockIdx.x) * w.across + piece) * V - shift;  // this thread's first column
+    const bool active = slot < w.slots && left < w.columns;
+    int least = 0, limit = active ? n : 0;
+    if (w.ragged && active && n > 0) {  // pieces that begin before A or end behind it are not loaded whole
+        if (left < 0 && row0 == 0 && slot == 0) least = 1;
+        if (left + V > w.columns && row0 + ((n - 1) << w.log) == w.rows - 1) limit = n - 1;
+    }
+    const T* p = begin + slot * w.apart + left;
+    if (KIND == EXCHANGED && out.mail.slots) expect(out.mail);
+    float sum[V] = {};
+    int staged = 0;
+#pragma unroll 1
+    for (int top = 0; top < n; top += U * w.slots) {
+        const bool stage = KIND != BARE && top == staged;  // the next `chunk` of x, loaded beside A
+        const int here = stage ? min(w.chunk, n - top) : 0;
+        const T* const from = x + row0 + (int64_t(top) << w.log);
+        Piece<T, 1> own;
+        if (KIND != BARE) own.stream(from + (threadIdx.x << w.log), threadIdx.x < here);
+        Piece<T, V> a[U];
+        int i = top + slot;
 #pragma unroll
-    for (int v = 0; v < V; ++v) sum[v] = 0.f;
-    if (column < columns) {
-        for (int64_t row = begin + slot; row < end; row += int64_t(slots) * U) {
-            Piece<T, V> a[U];
-            float xs[U];
+        for (int u = 0; u < U; ++u, i += w.slots, p += w.step) a[u].stream(p, i < limit && i >= least);
+        i = top + slot;
+        float by[U], some[V] = {};
+        if (KIND == BARE) {
 #pragma unroll
-            for (int u = 0; u < U; ++u) {
-                const int64_t at = row + int64_t(u) * slots;
-                a[u].stream(A + at * stride + column, at < end);
+            for (int u = 0; u < U; ++u)
+                by[u] = i + u * w.slots < limit ? as_float(from[int64_t(slot + u * w.slots) << w.log]) : 0.f;
+        } else {
+            if (stage) {
+                if (top > 0) __syncthreads();
+                if (threadIdx.x < here) xs[threadIdx.x] = as_float(own.raw);
+#pragma unroll 1
+                for (int k = threadIdx.x + THREADS; k < here; k += THREADS)
+                    xs[k] = as_float(from[int64_t(k) << w.log]);
+                __syncthreads();
+                staged += w.chunk;
             }
+            const float* const xi = xs + (top - staged + w.chunk + slot);
 #pragma unroll
-            for (int u = 0; u < U; ++u) xs[u] = as_float(x[min(row + int64_t(u) * slots, end - 1)]);
-            float part[V] = {};  // eight rows first: a shorter chain of float32 additions
+            for (int u = 0; u < U; ++u) by[u] = i + u * w.slots < limit ? xi[u * w.slots] : 0.f;
+        }
+        if (i < least) by[0] = 0.f;  // A's piece is zero too: an Inf times it would be NaN
 #pragma unroll
-            for (int u = 0; u < U; ++u) {
-                if (row + int64_t(u) * slots >= end) break;  // zeros times an Inf of x would be NaN
-                float f[V];
-                a[u].floats(f);
+        for (int u = 0; u < U; ++u) {
+            float f[V];
+            a[u].floats(f);
 #pragma unroll
-                for (int v = 0; v < V; ++v) part[v] = fmaf(f[v], xs[u], part[v]);
-            }
+            for (int v = 0; v < V; ++v) some[v] = fmaf(f[v], by[u], some[v]);
+        }
 #pragma unroll
-            for (int v = 0; v < V; ++v) sum[v] += part[v];
+        for (int v = 0; v < V; ++v) sum[v] += some[v];
+    }
+    if (w.ragged) {
+#pragma unroll 1
+        for (int edge = 0; edge < 2; ++edge) {
+            const int row = edge ? w.rows - 1 : 0;
+            const bool whole = edge ? limit == n : least == 0;
+            if (active && n > 0 && !whole && (edge ? (n - 1) % w.slots == slot && !(least && n == 1) : true))
+#pragma unroll
+                for (int v = 0; v < V; ++v)
+                    if (left + v >= 0 && left + v < w.columns)
+                        sum[v] = fmaf(as_float(A[row * w.stride + left + v]), as_float(x[row]), sum[v]);
         }
     }
-    if (slots == 1 && !out.clustered) {
-        if (column < columns)
+    const int width = w.across * V;
+    const bool in_cluster = KIND == EXCHANGED && out.log_cluster;
+    if (w.slots == 1 && !in_cluster) {
+        if (KIND != EXCHANGED && active && V > 1 && !w.ragged && !out.partial) {
+            T packed[V];
 #pragma unroll
-            for (int v = 0; v < V; ++v) out.put(column + v, blockIdx.x % segments, sum[v]);
+            for (int v = 0; v < V; ++v) store(packed + v, sum[v]);
+            *reinterpret_cast<uint4*>(out.y + left) = *reinterpret_cast<uint4*>(packed);
+        } else if (active)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                if (left + v >= 0 && left + v < w.columns) out.put(left + v, part, sum[v]);
     } else {
+        if (slot < w.slots)
 #pragma unroll
-        for (int v = 0; v < V; ++v) shared[slot * width + within + v] = sum[v];
+            for (int v = 0; v < V; ++v) sums[slot * width + piece * V + v] = sum[v];
         __syncthreads();
-        for (int c = threadIdx.x; c < width && slots > 1; c += THREADS) {
+        if (in_cluster) cluster_wait();
+        for (int c = threadIdx.x; c < width; c += THREADS) {
             float total = 0.f;
-            for (int s = 0; s < slots; ++s) total += shared[s * width + c];
-            if (out.clustered) shared[c] = total;  // only this thread reads column c
-            else if (left + c < columns) out.put(left + c, blockIdx.x % segments, total);
+#pragma unroll 8
+            for (int s = 0; s < w.slots; ++s) total += sums[s * width + c];
+            const int64_t column = int64_t(blockIdx.x) * width - shift + c;
+            if (in_cluster) send_sum(inbox, c, width, part, out.log_cluster, total);
+            else if (column >= 0 && column < w.columns) out.put(column, part, total);
         }
     }
-    if (out.clustered) put_of_cluster(out, shared, width, left, columns, blockIdx.x % segments, segments);
-    if (out.met)
-        add_up<false>(out, blockIdx.x / segments, segments, left,
-                      static_cast<int>(min(int64_t(width), columns - left)));
+    if (in_cluster)
+        put_received(out, inbox, width, int64_t(blockIdx.x) * width - shift, w.columns, part);
+    if (KIND == EXCHANGED && out.mail.slots) collect<false>(out.mail, out.y);
 }
 
 // ---- the second stage: partial sums of each row, in float64, in a fixed order
@@ -392,7 +528,6 @@ __global__ void __launch_bounds__(COMBINERS)
 // ------------------------
 #ifdef GALLERY_HOPPER
 constexpr int RING_ROWS = 4, RING_STAGES = 10, RING_BYTES = 4096, STAGE_BYTES = (RING_ROWS + 1) * RING_BYTES;
-constexpr int CURTAIN_STAGES = 12;
 
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(p));
@@ -463,6 +598,7 @@ __global__ void __launch_bounds__(THREADS + 32)
         return;
     }
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (out.mail.slots) expect(out.mail);
     int turn = 0;  // two result buffers: one barrier an item is enough
     for (int64_t item = blockIdx.x; item < items; item += gridDim.x, turn ^= 1) {
         const int64_t row = item / segments * RING_ROWS, begin = item % segments * segment,
@@ -497,88 +633,11 @@ __global__ void __launch_bounds__(THREADS + 32)
             for (int w = 0; w < WARPS; ++w) total += shared[turn][w][threadIdx.x];
             out.put(row + threadIdx.x, item % segments, total);
         }
-        if (out.met)
-            add_up<true>(out, item / segments, segments, row, static_cast<int>(min(int64_t(RING_ROWS), M - row)));
     }
+    if (out.mail.slots) collect<true>(out.mail, out.y);
 #endif
 }
 
-// ---- curtain (Hopper): y[j] = sum over i of A[i, j] x[i]; 4 rows x 4 KB a stage, a thread owns a piece of the columns
-template <typename T>
-__global__ void __launch_bounds__(THREADS + 32)
-    curtain_kernel(const T* __restrict__ A, int64_t stride, const T* __restrict__ x, Output<T> out, int64_t rows,
-                   int64_t columns, int64_t segment, int segments) {
-#if __CUDA_ARCH__ >= 900
-    constexpr int V = 16 / sizeof(T), WIDTH = RING_BYTES / sizeof(T);
-    extern __shared__ __align__(128) unsigned char stages[];
-    __shared__ __align__(8) uint64_t full[CURTAIN_STAGES], empty[CURTAIN_STAGES];
-    next_kernel_may_start();
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < CURTAIN_STAGES; ++s) barrier_init(full + s, 1), barrier_init(empty + s, WARPS);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    __syncthreads();
-    const int64_t tiles = (columns + WIDTH - 1) / WIDTH, items = tiles * segments;
-    int stage = 0;
-    uint32_t parity = 0;
-    auto advance = [&] {
-        if (++stage == CURTAIN_STAGES) stage = 0, parity ^= 1;
-    };
-    if (threadIdx.x >= THREADS) {
-        if (threadIdx.x != THREADS) return;
-        uint64_t once;
-        asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
-        for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {  // neighbours in a row run together
-            const int64_t left = item % tiles * WIDTH, begin = item / tiles * segment, end = min(begin + segment, rows);
-            const uint32_t bytes = static_cast<uint32_t>(min(int64_t(WIDTH), columns - left) * sizeof(T));
-            for (int64_t row = begin; row < end; row += RING_ROWS) {
-                const int count = static_cast<int>(min(int64_t(RING_ROWS), end - row));
-                barrier_wait(empty + stage, parity ^ 1);
-                barrier_expect(full + stage, bytes * count);
-                unsigned char* to = stages + stage * RING_ROWS * RING_BYTES;
-                for (int r = 0; r < count; ++r)
-                    bulk_copy(to + r * RING_BYTES, A + (row + r) * stride + left, bytes, full + stage, once);
-                advance();
-            }
-        }
-        return;
-    }
-    for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
-        const int64_t left = item % tiles * WIDTH, begin = item / tiles * segment, end = min(begin + segment, rows);
-        const bool mine = left + threadIdx.x * V < columns;
-        float sum[V] = {};
-        for (int64_t row = begin; row < end; row += RING_ROWS) {
-            float xs[RING_ROWS], part[V] = {};
-#pragma unroll
-            for (int r = 0; r < RING_ROWS; ++r) xs[r] = as_float(x[min(row + r, end - 1)]);
-            barrier_wait(full + stage, parity);
-            const T* piece = reinterpret_cast<const T*>(stages + stage * RING_ROWS * RING_BYTES) + threadIdx.x * V;
-            if (mine) {
-#pragma unroll
-                for (int r = 0; r < RING_ROWS; ++r) {
-                    if (row + r >= end) break;
-                    Piece<T, V> a;
-                    float f[V];
-                    a.load(piece + r * WIDTH);
-                    a.floats(f);
-#pragma unroll
-                    for (int v = 0; v < V; ++v) part[v] = fmaf(f[v], xs[r], part[v]);
-                }
-#pragma unroll
-                for (int v = 0; v < V; ++v) sum[v] += part[v];
-            }
-            __syncwarp();
-            if (threadIdx.x % 32 == 0) barrier_arrive(empty + stage);
-            advance();
-        }
-        if (mine)
-#pragma unroll
-            for (int v = 0; v < V; ++v) out.put(left + threadIdx.x * V + v, item / tiles, sum[v]);
-        if (out.met)
-            add_up<true>(out, item % tiles, segments, left, static_cast<int>(min(int64_t(WIDTH), columns - left)));
-    }
-#endif
-}
 #endif
 
 // ---- host
@@ -588,157 +647,174 @@ struct Request {
     void* y;
     float* partial;
     int64_t M, K, stride, segment;
-    int segments, rows, lanes, sms;  // rows: R of direct, row warps of strip; lanes: of narrow and strip
-    bool clustered;
-    int* met;
+    int segments, rows, lanes, sms, cluster;
+    float* mail;
+    int depth;  // loads that a thread has in flight
     cudaStream_t stream;
     template <typename T>
-    Output<T> output() const {
-        return {static_cast<T*>(y), partial, M, clustered, met};
+    Output<T> output(int64_t blocks) const {
+        int log = 0;
+        while (1 << log < cluster) ++log;
+        const int share = static_cast<int>((M + blocks - 1) / blocks);
+        return {static_cast<T*>(y), partial, M, {mail, segments >> log, static_cast<int>(M), share}, log};
     }
 };
 
-// Counters for add_up: zero, and left at zero by the kernel that used them. One stream's launches follow one another,
-// so that they share a slice; a captured launch may be replayed beside any other and gets its own. Null: there is none.
-inline int* counters(int64_t wanted, cudaStream_t stream) {
-    constexpr int64_t SLICE = 4096, POOL = 1 << 20;
+// Memory for posted sums: all EMPTY, and left so by the kernel that used it. One stream's launches follow one another,
+// so that they share it; a captured launch may be replayed beside any other and gets its own. Null: there is none.
+inline float* mailbox(int64_t wanted, cudaStream_t stream) {
+    constexpr int64_t POOL = 1 << 23, LEAST = 1 << 18;  // floats
+    using Slice = std::pair<float*, int64_t>;
     static std::mutex mutex;
-    static std::map<std::pair<int, cudaStream_t>, int*> of_stream;
-    static std::map<int, std::pair<int*, int64_t>> pools;  // of a device: memory, and how much of it is given away
+    static std::map<std::pair<int, cudaStream_t>, Slice> of_stream;
+    static std::map<int, Slice> pools;  // of a device: memory, and how much of it is given away
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     int device = 0;
-    if (wanted > SLICE || cudaGetDevice(&device) || cudaStreamIsCapturing(stream, &status)) return nullptr;
+    if (cudaGetDevice(&device) || cudaStreamIsCapturing(stream, &status)) return nullptr;
     const bool capturing = status != cudaStreamCaptureStatusNone;
     const std::lock_guard<std::mutex> lock(mutex);
-    const auto known = of_stream.find({device, stream});
-    if (!capturing && known != of_stream.end()) return known->second;
+    if (!capturing) {
+        const auto known = of_stream.find({device, stream});
+        if (known != of_stream.end() && known->second.second >= wanted) return known->second.first;
+    }
     auto& [memory, used] = pools[device];
     if (!memory) {
         if (capturing) return nullptr;  // a capture may not allocate
         void* made = nullptr;
-        if (cudaMalloc(&made, POOL * sizeof(int)) || cudaMemset(made, 0, POOL * sizeof(int)) ||
+        if (cudaMalloc(&made, POOL * sizeof(float)) || cudaMemset(made, 0xff, POOL * sizeof(float)) ||
             cudaStreamSynchronize(nullptr))
             return nullptr;
-        memory = static_cast<int*>(made);
+        memory = static_cast<float*>(made);
     }
-    const int64_t size = capturing ? wanted : SLICE;
+    int64_t size = capturing ? wanted : LEAST;
+    while (size < wanted) size *= 2;
     if (used + size > POOL) return nullptr;
-    int* slice = memory + used;
+    float* const slice = memory + used;
     used += size;
-    if (!capturing) of_stream[{device, stream}] = slice;
+    if (!capturing) of_stream[{device, stream}] = {slice, size};
     return slice;
 }
 
-// cluster: blocks of a cluster, or 1; early: may start before the kernel in front of it has ended (Hopper; elsewhere
-// plain launches)
+// cluster: blocks of a cluster, or 1; early: may start before the kernel in front of it has ended (Hopper); together:
+// all blocks run at once, or the launch fails
 template <typename... Parameters, typename... Given>
-cudaError_t launch(void (*kernel)(Parameters...), int64_t grid, int threads, int bytes, int cluster, bool early,
-                   cudaStream_t stream, Given... given) {
-#ifdef GALLERY_HOPPER
-    cudaLaunchAttribute attributes[2] = {};
-    attributes[0].id = cudaLaunchAttributeClusterDimension;
-    attributes[0].val.clusterDim.x = cluster, attributes[0].val.clusterDim.y = 1, attributes[0].val.clusterDim.z = 1;
-    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[1].val.programmaticStreamSerializationAllowed = 1;
+cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, int threads, int bytes, int cluster, bool early,
+                   bool together, cudaStream_t stream, Given... given) {
+    cudaLaunchAttribute attributes[3] = {};
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(static_cast<unsigned>(grid)), config.blockDim = dim3(threads),
-    config.dynamicSmemBytes = bytes;
-    config.stream = stream, config.attrs = attributes + (cluster > 1 ? 0 : 1),
-    config.numAttrs = (cluster > 1) + early;
-    return cudaLaunchKernelEx(&config, kernel, Parameters(given)...);
-#else
-    const unsigned blocks = static_cast<unsigned>(grid);
-    kernel<<<blocks, threads, bytes, stream>>>(Parameters(given)...);
-    return cudaGetLastError();
+    config.gridDim = grid, config.blockDim = dim3(threads), config.dynamicSmemBytes = bytes;
+    config.stream = stream, config.attrs = attributes;
+    if (together) {
+        auto& a = attributes[config.numAttrs++];
+        a.id = cudaLaunchAttributeCooperative, a.val.cooperative = 1;
+    }
+#ifdef GALLERY_HOPPER
+    if (cluster > 1) {
+        auto& a = attributes[config.numAttrs++];
+        a.id = cudaLaunchAttributeClusterDimension;
+        a.val.clusterDim.x = grid.y > 1 ? 1 : cluster, a.val.clusterDim.y = grid.y > 1 ? cluster : 1;
+        a.val.clusterDim.z = 1;
+        if (cluster > 8)
+            if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1))
+                return e;
+    }
+    if (early) {
+        auto& a = attributes[config.numAttrs++];
+        a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        a.val.programmaticStreamSerializationAllowed = 1;
+    }
 #endif
+    return cudaLaunchKernelEx(&config, kernel, Parameters(given)...);
 }
 
 template <typename T, int V>
 cudaError_t narrow(const Request& q) {
     const int64_t pieces = (q.K + V - 1) / V;
     const int per_lane = static_cast<int>((pieces + q.lanes - 1) / q.lanes), rows = THREADS / q.lanes;
-    const int most = per_lane > 2 ? 2 : per_lane > 1 ? 4 : 8;  // rows in flight where there are enough of them
-    const bool many = q.M >= int64_t(rows) * most * q.sms * 2;
-    const int64_t steps = (q.M + rows * (many ? most : 1) - 1) / (rows * (many ? most : 1));
-    const int64_t resident = q.sms * (per_lane > 2 ? 4 : per_lane > 1 ? 6 : 8);
-#define NARROW(LANES, PIECES, MOST)                                                                                \
-    if (q.lanes == LANES && per_lane <= PIECES) {                                                                  \
-        auto kernel = many ? narrow_kernel<T, V, LANES, PIECES, MOST> : narrow_kernel<T, V, LANES, PIECES, 1>;     \
-        return launch(kernel, steps < resident ? steps : resident, THREADS, 0, 1, false, q.stream,                 \
+    const int least = per_lane > 4 ? 8 : per_lane > 2 ? 4 : per_lane > 1 ? 2 : 1;
+    const int64_t steps = (q.M + rows * q.depth - 1) / (rows * q.depth), resident = int64_t(q.sms) * q.rows;
+    const int64_t grid = q.rows && resident < steps ? resident : steps;
+#define NARROW(LANES, PIECES, IN_FLIGHT)                                                                          \
+    if (q.lanes == LANES && least == PIECES && q.depth == IN_FLIGHT)                                              \
+        return launch(narrow_kernel<T, V, LANES, PIECES, IN_FLIGHT>, grid, THREADS, 0, 1, false, false, q.stream, \
                       static_cast<const T*>(q.A), q.stride, static_cast<const T*>(q.x), static_cast<T*>(q.y), q.M, \
-                      q.K);                                                                                        \
-    }
-    NARROW(1, 1, 8)
-    NARROW(2, 1, 8) NARROW(4, 1, 8) NARROW(8, 1, 8) NARROW(16, 1, 8) NARROW(32, 1, 8) NARROW(32, 2, 4)
-        NARROW(32, 4, 2)
+                      q.K);
+#define NARROWS(LANES, PIECES) NARROW(LANES, PIECES, 1) NARROW(LANES, PIECES, 2)
+    NARROWS(1, 1) NARROWS(2, 1) NARROWS(4, 1) NARROWS(8, 1) NARROWS(16, 1) NARROWS(32, 1)
+    NARROW(1, 1, 4) NARROW(2, 1, 4) NARROW(4, 1, 4) NARROW(8, 1, 4) NARROW(16, 1, 4) NARROW(32, 1, 4)
+    NARROW(1, 1, 8) NARROW(2, 1, 8) NARROW(4, 1, 8) NARROW(8, 1, 8) NARROW(16, 1, 8) NARROW(32, 1, 8)
+    NARROWS(32, 2) NARROW(32, 2, 4) NARROW(32, 2, 8) NARROWS(32, 4) NARROW(32, 4, 4) NARROWS(32, 8)
 #undef NARROW
-            return cudaErrorInvalidValue;
+    return cudaErrorInvalidValue;
 }
 
 template <typename T>
 cudaError_t combine(const Request& q) {
-    if (!q.partial || q.met) return cudaSuccess;
+    if (!q.partial || q.mail) return cudaSuccess;
     int lanes = 32;  // fewer where that still gives every multiprocessor a block
     while (lanes > 1 && (lanes / 2 >= q.M || q.M < int64_t(lanes) * q.sms / 2)) lanes /= 2;
-    return launch(combine_kernel<T>, (q.M + lanes - 1) / lanes, COMBINERS, 0, 1, true, q.stream, q.partial,
+    return launch(combine_kernel<T>, (q.M + lanes - 1) / lanes, COMBINERS, 0, 1, true, false, q.stream, q.partial,
                   static_cast<T*>(q.y), q.M, q.segments, lanes);
 }
 
 template <typename T, int V>
 cudaError_t direct(const Request& q) {
-    const Output<T> out = q.output<T>();
-    auto kernel = q.rows == 4   ? direct_kernel<T, V, 4>
-                  : q.rows == 2 ? direct_kernel<T, V, 2>
-                                : direct_kernel<T, V, 1>;
-    const cudaError_t e = launch(kernel, (q.M + q.rows - 1) / q.rows * q.segments, THREADS, 0,
-                                 q.clustered ? q.segments : 1, false, q.stream, static_cast<const T*>(q.A), q.stride,
-                                 static_cast<const T*>(q.x), out, q.M, q.K, q.segment, q.segments);
+    const int64_t blocks = (q.M + q.rows - 1) / q.rows * q.segments;
+    const Output<T> out = q.output<T>(blocks);
+    auto kernel = direct_kernel<T, V, 1, 8, true>;
+#define DIRECT(R, FLIGHT)                                                    \
+    if (q.rows == R && q.depth == FLIGHT)                                    \
+        kernel = q.segments > 1 ? direct_kernel<T, V, R, FLIGHT, true> : direct_kernel<T, V, R, FLIGHT, false>;
+    DIRECT(1, 8) DIRECT(2, 8) DIRECT(4, 8) DIRECT(8, 8)
+    if (V > 1) {
+        DIRECT(1, 16) DIRECT(2, 16) DIRECT(4, 16) DIRECT(8, 16) DIRECT(16, 16)
+    }
+#undef DIRECT
+    const cudaError_t e = launch(kernel, blocks, THREADS, 0, q.cluster, false, q.mail != nullptr, q.stream,
+                                 static_cast<const T*>(q.A), q.stride, static_cast<const T*>(q.x), out, q.M, q.K,
+                                 q.segment, q.segments);
     return e ? e : combine<T>(q);
 }
 
 template <typename T, int V>
-cudaError_t strip(const Request& q) {
-    const Output<T> out = q.output<T>();
-    const int64_t width = int64_t(WARPS / q.rows) * q.lanes * V;
-    auto kernel = q.lanes == 32   ? strip_kernel<T, V, 32>
-                  : q.lanes == 16 ? strip_kernel<T, V, 16>
-                  : q.lanes == 8  ? strip_kernel<T, V, 8>
-                  : q.lanes == 4  ? strip_kernel<T, V, 4>
-                  : q.lanes == 2  ? strip_kernel<T, V, 2>
-                                  : strip_kernel<T, V, 1>;
-    const cudaError_t e = launch(kernel, (q.M + width - 1) / width * q.segments, THREADS, 0,
-                                 q.clustered ? q.segments : 1, false, q.stream, static_cast<const T*>(q.A), q.stride,
-                                 static_cast<const T*>(q.x), out, q.K, q.M, q.segment, q.segments, q.rows);
+cudaError_t walk(Request q) {
+    const int64_t apart = q.K > 1 && V > 1 ? q.stride * sizeof(T) % 16 : 0;
+    Walk w;
+    w.log = apart == 0 ? 0 : apart % 8 == 0 ? 1 : apart % 4 == 0 ? 2 : 3;
+    const bool shifted = V > 1 && (apart || reinterpret_cast<uint64_t>(q.A) % 16);
+    const int64_t pieces = (q.M + (shifted ? V - 1 : 0) + V - 1) / V, tiles = (pieces + q.lanes - 1) / q.lanes;
+    const int64_t period = 1 << w.log, ranges = q.segments / period > 1 ? q.segments / period : 1;
+    q.segments = static_cast<int>(ranges * period);
+    const bool exchanged = q.mail || q.cluster > 1;
+    if (q.segments > 1 && !q.partial && !exchanged) return cudaErrorInvalidValue;  // no plan for such rows
+    if (q.cluster > 1 && (q.lanes * V > 1024 || (!q.mail && q.segments != q.cluster))) return cudaErrorInvalidValue;
+    w.stride = q.stride, w.apart = q.stride * period, w.columns = q.M, w.rows = static_cast<int>(q.K);
+    w.segment = static_cast<int>(((q.K + period - 1) / period + ranges - 1) / ranges);
+    w.across = q.lanes, w.slots = THREADS / q.lanes, w.reciprocal = (65536 + q.lanes - 1) / q.lanes;
+    w.step = w.apart * w.slots, w.chunk = 2048 / (w.slots * q.depth) * w.slots * q.depth;
+    w.ragged = shifted || q.M % V;
+    const Output<T> out = q.output<T>(tiles * q.segments);
+#define WALK(U)                                              \
+    exchanged ? walk_kernel<T, V, U, EXCHANGED> : q.rows ? walk_kernel<T, V, U, STAGED> : walk_kernel<T, V, U, BARE>
+    auto kernel = walk_kernel<T, V, 8, BARE>;
+    if (V > 1) kernel = q.depth == 16 ? (WALK(16)) : q.depth == 8 ? (WALK(8)) : (WALK(4));
+#undef WALK
+    const cudaError_t e = launch(kernel, dim3(tiles, ranges, period), THREADS, 0, q.cluster, false, q.mail != nullptr,
+                                 q.stream, static_cast<const T*>(q.A), static_cast<const T*>(q.x), out, w);
     return e ? e : combine<T>(q);
 }
 
 template <typename T>
 cudaError_t ring(const Request& q) {
 #ifdef GALLERY_HOPPER
-    const Output<T> out = q.output<T>();
     constexpr int bytes = RING_STAGES * STAGE_BYTES;
     if (cudaError_t e = cudaFuncSetAttribute(ring_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
         return e;
-    const int64_t items = (q.M + RING_ROWS - 1) / RING_ROWS * q.segments;
-    const cudaError_t e = launch(ring_kernel<T>, items < q.sms ? items : q.sms, THREADS + 32, bytes, 1, false,
-                                 q.stream, static_cast<const T*>(q.A), q.stride, static_cast<const T*>(q.x), out, q.M,
-                                 q.K, q.segment, q.segments);
-    return e ? e : combine<T>(q);
-#else
-    return cudaErrorInvalidDeviceFunction;
-#endif
-}
-
-template <typename T>
-cudaError_t curtain(const Request& q) {
-#ifdef GALLERY_HOPPER
-    constexpr int bytes = CURTAIN_STAGES * RING_ROWS * RING_BYTES;
-    if (cudaError_t e = cudaFuncSetAttribute(curtain_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
-        return e;
-    const int64_t width = RING_BYTES / sizeof(T), items = (q.M + width - 1) / width * q.segments;
-    const cudaError_t e = launch(curtain_kernel<T>, items < q.sms ? items : q.sms, THREADS + 32, bytes, 1, false,
-                                 q.stream, static_cast<const T*>(q.A), q.stride, static_cast<const T*>(q.x),
-                                 q.output<T>(), q.K, q.M, q.segment, q.segments);
+    const int64_t items = (q.M + RING_ROWS - 1) / RING_ROWS * q.segments, blocks = items < q.sms ? items : q.sms;
+    const Output<T> out = q.output<T>(blocks);
+    const cudaError_t e = launch(ring_kernel<T>, blocks, THREADS + 32, bytes, 1, false, q.mail != nullptr, q.stream,
+                                 static_cast<const T*>(q.A), q.stride, static_cast<const T*>(q.x), out, q.M, q.K,
+                                 q.segment, q.segments);
     return e ? e : combine<T>(q);
 #else
     return cudaErrorInvalidDeviceFunction;
@@ -749,36 +825,37 @@ template <typename T>
 cudaError_t run(int variant, bool aligned, const Request& q) {
     constexpr int V = 16 / sizeof(T);
     if (variant == 3) return ring<T>(q);
-    if (variant == 4) return curtain<T>(q);
+    if (variant == 2) {
+        if (q.stride >= V || q.K == 1) return walk<T, V>(q);
+        Request narrow = q;  // a piece would hold several rows
+        narrow.lanes = q.M < 32 ? static_cast<int>(q.M) : 32, narrow.depth = 8;
+        return walk<T, 1>(narrow);
+    }
     if (variant == 0) return aligned ? narrow<T, V>(q) : narrow<T, 1>(q);
-    if (variant == 1) return aligned ? direct<T, V>(q) : direct<T, 1>(q);
-    return aligned ? strip<T, V>(q) : strip<T, 1>(q);
+    return aligned ? direct<T, V>(q) : direct<T, 1>(q);
 }
 
-// variant: 0 narrow, 1 direct, 2 strip, 3 ring, 4 curtain; dtype: 0 float, 1 half, 2 bfloat16; groups: of rows whose
-// partial sums the last block adds, 0: combine_kernel does. Returns a cudaError_t.
+// variant: 0 narrow, 1 direct, 2 walk, 3 ring; dtype: 0 float, 1 half, 2 bfloat16; cluster: so many segments are the
+// blocks of a cluster; posted: all blocks run at once and post their sums; partial: for a second kernel, or null.
+// Returns a cudaError_t, or -1 where `partial` is needed after all.
 extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A, const void* x, void* y,
                              float* partial, int64_t M, int64_t K, int64_t stride, int64_t segment, int segments,
-                             int clustered, int64_t groups, int rows, int lanes, int sms, void* stream) {
-    const bool two_stages = segments > 1 && !clustered;
-    const Request q{A,
-                    x,
-                    y,
-                    two_stages ? partial : nullptr,
-                    M,
-                    K,
-                    stride,
-                    segment,
-                    segments,
-                    rows,
-                    lanes,
-                    sms,
-                    segments > 1 && clustered,
-                    two_stages && groups > 0 ? counters(groups, static_cast<cudaStream_t>(stream)) : nullptr,
+                             int cluster, int posted, int depth, int rows, int lanes, int sms, void* stream) {
+    const bool pieces_of_rows = variant != 2 || stride * (dtype == 0 ? 4 : 2) >= 16 || K == 1;
+    const bool one_kernel = segments > 1 && !partial && pieces_of_rows;
+    float* const mail =
+        one_kernel && posted ? mailbox(segments / cluster * M, static_cast<cudaStream_t>(stream)) : nullptr;
+    if (segments > 1 && !partial && !mail && (posted || cluster == 1 || !one_kernel)) return -1;
+    float* const sums = segments > 1 ? partial : nullptr;
+    const Request q{A,        x,    y,    sums,  M,   K,                      stride, segment,
+                    segments, rows, lanes, sms, one_kernel ? cluster : 1, mail,   depth,
                     static_cast<cudaStream_t>(stream)};
-    if (dtype == 0) return run<float>(variant, aligned, q);
-    if (dtype == 1) return run<__half>(variant, aligned, q);
-    return run<__nv_bfloat16>(variant, aligned, q);
+    const cudaError_t e = dtype == 0   ? run<float>(variant, aligned, q)
+                          : dtype == 1 ? run<__half>(variant, aligned, q)
+                                       : run<__nv_bfloat16>(variant, aligned, q);
+    if (!mail || e != cudaErrorCooperativeLaunchTooLarge) return e;
+    cudaGetLastError();  // the device is shared (MPS): its blocks do not all run at once
+    return -1;
 }
 """
 
@@ -794,18 +871,18 @@ CPP_SOURCE = r"""
 
 extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A, const void* x, void* y,
                              float* partial, int64_t M, int64_t K, int64_t stride, int64_t segment, int segments,
-                             int clustered, int64_t groups, int rows, int lanes, int sms, void* stream);
+                             int cluster, int posted, int depth, int rows, int lanes, int sms, void* stream);
 
 namespace {
-constexpr int STRIP = 2, CURTAIN = 4, TORCH = 5;
+constexpr int WALK = 2, TORCH = 4;
 struct Plan {
     int variant;
     bool aligned;
     int64_t segment;
     int segments;
-    bool clustered;
-    int64_t groups;
-    int rows, lanes, sms;
+    int cluster;
+    bool posted;
+    int depth, rows, lanes, sms;
 };
 // Device, M, K, and type * 4 + (column-major ? 2 : 0) + (16-byte aligned ? 1 : 0).
 using Key = std::array<int64_t, 4>;
@@ -817,44 +894,51 @@ int type_of(const torch::Tensor& t) {
 }
 
 torch::Tensor run(const torch::Tensor& A, const torch::Tensor& x, const Plan& p) {
-    const bool columns = p.variant == STRIP || p.variant == CURTAIN;
+    const bool columns = p.variant == WALK;
     const int64_t M = A.size(0), K = A.size(1);
     const c10::cuda::CUDAGuard guard(A.device());
     auto y = torch::empty({M}, A.options());
     torch::Tensor partial;
-    const bool two_stages = p.segments > 1 && !p.clustered;
-    if (two_stages) partial = torch::empty({p.segments, M}, A.options().dtype(torch::kFloat32));
-    const int error = matvec_launch(p.variant, type_of(A), p.aligned, A.data_ptr(), x.data_ptr(), y.data_ptr(),
-                                    two_stages ? partial.data_ptr<float>() : nullptr, M, K, A.stride(columns ? 1 : 0),
-                                    p.segment, p.segments, p.clustered, p.groups, p.rows, p.lanes, p.sms,
-                                    c10::cuda::getCurrentCUDAStream().stream());
+    const auto attempt = [&](bool two_kernels) {
+        if (two_kernels)
+            partial = torch::empty({p.segments, M}, A.options().dtype(torch::kFloat32));
+        return matvec_launch(p.variant, type_of(A), p.aligned, A.data_ptr(), x.data_ptr(), y.data_ptr(),
+                             partial.defined() ? partial.data_ptr<float>() : nullptr, M, K, A.stride(columns ? 1 : 0),
+                             p.segment, p.segments, p.cluster, p.posted, p.depth, p.rows, p.lanes, p.sms,
+                             c10::cuda::getCurrentCUDAStream().stream());
+    };
+    int error = attempt(p.segments > 1 && p.cluster == 1 && !p.posted);
+    if (error < 0) error = attempt(true);
     C10_CUDA_CHECK(static_cast<cudaError_t>(error));
     return y;
 }
 }  // namespace
 
 torch::Tensor matvec(torch::Tensor A, torch::Tensor x, int64_t variant, bool aligned, int64_t segment,
-                     int64_t segments, bool clustered, int64_t groups, int64_t rows, int64_t lanes, int64_t sms) {
+                     int64_t segments, int64_t cluster, bool posted, int64_t depth, int64_t rows,
+                     int64_t lanes, int64_t sms) {
     TORCH_CHECK(A.is_cuda() && x.is_cuda(), "matvec: A and x must be on the GPU");
     TORCH_CHECK(type_of(A) >= 0, "matvec: float32, float16 or bfloat16");
     TORCH_CHECK(x.scalar_type() == A.scalar_type(), "matvec: A and x must have one dtype");
     TORCH_CHECK(A.dim() == 2 && x.dim() == 1 && x.size(0) == A.size(1), "matvec: A [M, K], x [K]");
     TORCH_CHECK(x.is_contiguous(), "matvec: contiguous x");
-    const int unit = variant == STRIP || variant == CURTAIN ? 0 : 1;
+    const int unit = variant == WALK ? 0 : 1;
     TORCH_CHECK(A.stride(unit) == 1 || A.size(unit) == 1, "matvec: the layout does not fit the variant");
     return run(A, x,
-               {static_cast<int>(variant), aligned, segment, static_cast<int>(segments), clustered, groups,
-                static_cast<int>(rows), static_cast<int>(lanes), static_cast<int>(sms)});
+               {static_cast<int>(variant), aligned, segment, static_cast<int>(segments), static_cast<int>(cluster),
+                posted, static_cast<int>(depth), static_cast<int>(rows), static_cast<int>(lanes),
+                static_cast<int>(sms)});
 }
 
 torch::Tensor without_gradient(const torch::Tensor& t) { return t.requires_grad() ? t.detach() : t; }
 
 // Keeps what known() shall do for such operands.
 void remember(int64_t device, int64_t M, int64_t K, int64_t kind, int64_t variant, bool aligned, int64_t segment,
-              int64_t segments, bool clustered, int64_t groups, int64_t rows, int64_t lanes, int64_t sms) {
+              int64_t segments, int64_t cluster, bool posted, int64_t depth, int64_t rows,
+              int64_t lanes, int64_t sms) {
     plans[{device, M, K, kind}] = {
-        static_cast<int>(variant), aligned, segment, static_cast<int>(segments), clustered, groups,
-        static_cast<int>(rows), static_cast<int>(lanes), static_cast<int>(sms)};
+        static_cast<int>(variant), aligned, segment, static_cast<int>(segments), static_cast<int>(cluster), posted,
+        static_cast<int>(depth), static_cast<int>(rows), static_cast<int>(lanes), static_cast<int>(sms)};
 }
 void forget() { plans.clear(); }
 
@@ -870,8 +954,8 @@ torch::Tensor known(torch::Tensor A, torch::Tensor x) {
     if (type < 0 || x.size(0) != K || (x.dim() == 2 && x.size(1) != 1) || (column != 1 && row != 1)) return none;
     const bool transposed = column != 1 && (K > 1 || row == 1);
     const uint64_t apart = (transposed ? K : M) > 1 ? uint64_t(transposed ? column : row) * A.element_size() : 0;
-    const bool aligned =
-        ((reinterpret_cast<uint64_t>(A.data_ptr()) | reinterpret_cast<uint64_t>(x.data_ptr()) | apart) & 15) == 0;
+    const uint64_t by_pieces = transposed ? 0 : reinterpret_cast<uint64_t>(x.data_ptr());  // walk reads x one by one
+    const bool aligned = ((reinterpret_cast<uint64_t>(A.data_ptr()) | by_pieces | apart) & 15) == 0;
     const auto found = plans.find({A.device().index(), M, K, type * 4 + transposed * 2 + aligned});
     if (found == plans.end()) return none;
     const torch::Tensor flat = x.dim() == 1 ? x : x.view({K});
@@ -882,8 +966,8 @@ torch::Tensor known(torch::Tensor A, torch::Tensor x) {
 }
 """
 
-NARROW, DIRECT, STRIP, RING, CURTAIN, TORCH = range(6)
-VARIANTS = ("narrow", "direct", "strip", "ring", "curtain", "torch")
+NARROW, DIRECT, WALK, RING, TORCH = range(5)
+VARIANTS = ("narrow", "direct", "walk", "ring", "torch")
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
@@ -899,36 +983,32 @@ class Plan:
     """Columns of a segment (rows of A.T, for strip)."""
     segments: int
     """How many segments; above 1 their sums are combined."""
-    clustered: bool
-    """Whether the segments are the blocks of one cluster (Hopper), which needs no second kernel."""
+    cluster: int
+    """How many segments are the blocks of one cluster, which adds their sums (Hopper); 1: none."""
     rows: int
     """Rows a block (direct), or warps of a block that stand below one another (strip)."""
     lanes: int
     """Lanes that share a row (narrow), or column pieces a warp is wide (strip)."""
-    met: bool = False
-    """Whether the last block of a group to finish adds the segments' sums, which needs no second kernel either."""
-
-    def groups(self, M: int, itemsize: int) -> int:
-        """How many groups of rows there are, each with blocks that meet; 0 where none do."""
-        if not self.met or self.segments == 1 or self.clustered:
-            return 0
-        per_piece = 16 // itemsize if self.aligned else 1
-        rows = {STRIP: 8 // self.rows * self.lanes * per_piece, CURTAIN: 4096 // itemsize, RING: 4}
-        return -(-M // rows.get(self.variant, self.rows))
+    posted: bool = False
+    """Whether the blocks, all of which run at once, hand each other the segments' sums."""
+    depth: int = 8
+    """Loads of 16 bytes that a thread has in flight (direct, walk)."""
 
     def __str__(self) -> str:
         if self.variant == TORCH:
             return "torch: torch.mv, which was measured to be faster here"
-        how = "in a cluster" if self.clustered else "the last adds them" if self.met else "then combine"
+        how = f"{self.cluster} in a cluster" if self.cluster > 1 else ""
+        if self.posted or self.cluster == 1:
+            how += (", " if how else "") + ("posted" if self.posted else "then combine")
         cut = f"{self.segments} segments of {self.segment}, {how}" if self.segments > 1 else "one segment"
         shape = {
             NARROW: f"{self.lanes} lanes a row",
             DIRECT: f"{self.rows} rows a block",
             RING: "4 rows x 4 KB x 10 stages",
-            CURTAIN: "4 rows x 4 KB x 12 stages",
+            WALK: f"{self.lanes} pieces wide, {self.depth} loads deep",
         }
-        told = shape.get(self.variant, f"{self.lanes} lanes wide, {self.rows} warps high")
-        return f"{VARIANTS[self.variant]}: {told}, {cut}, {'16-byte' if self.aligned else 'one-element'} loads"
+        loads = "16-byte" if self.aligned or self.variant == WALK else "one-element"
+        return f"{VARIANTS[self.variant]}: {shape[self.variant]}, {cut}, {loads} loads"
 
 
 def _power_of_two(n: int, most: int) -> int:
@@ -973,100 +1053,158 @@ def measured(
 
 def recipes(M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms: int, hopper: bool) -> dict[str, Plan]:
     """Every plan that is worth measuring, by a name that means the same at another shape. "rule" is the rule's."""
-    per_piece = 16 // itemsize if aligned else 1
     found = {"rule": _rule(M, K, itemsize, aligned, transposed, sms, hopper)}
-    ringable = hopper and aligned and (M if transposed else K) % per_piece == 0
     if transposed:
-        aligned = aligned and M % per_piece == 0
-        per_piece = 16 // itemsize if aligned else 1
-        widest = _power_of_two(-(-M // per_piece), 32)
-        for warps, share in ((1, 1), (2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (4, 4), (8, 4), (8, 8)):
-            lanes = widest // share  # of a row of pieces; the others stand below, so that more blocks need no split
-            if lanes < 4 and share > 1:
-                continue
-            name = f"strip {warps}" if share == 1 else f"strip {warps} / {share}"
-            slots, tiles = warps * (32 // lanes), -(-M // (8 // warps * lanes * per_piece))
-            if slots * 4096 >= K:
-                found[name] = _cut(STRIP, aligned, K, 1, 1, False, warps, lanes)
-            for times in (1, 2, 4, 8) if share == 1 else (2,):
-                parts = max(1, min(times * sms // tiles, K // (slots * 2)), -(-K // (slots * 4096)))
-                plan = _cut(STRIP, aligned, K, 1, parts, False, warps, lanes)
-                found[f"{name} x{times}"] = plan
-                if plan.segments > 1 and warps == 8:
-                    found[f"{name} x{times} met"] = replace(plan, met=True)
-            for together in (2, 4, 8) if hopper else ():
-                if slots * together <= K <= together * slots * 4096:
-                    found[f"{name} cluster {together}"] = _cut(STRIP, aligned, K, 1, together, True, warps, lanes)
-        if ringable and M * itemsize >= 512:
-            for times in (1, 2, 4):
-                found[f"curtain x{times}"] = _curtain(M, K, itemsize, sms, times)
+        found |= _walks(M, K, itemsize, aligned, sms, hopper)
     else:
+        per_piece = 16 // itemsize if aligned else 1
         pieces = -(-K // per_piece)
-        if pieces <= 128 and K % per_piece == 0:
-            found["narrow"] = Plan(NARROW, aligned, K, 1, False, 1, _power_of_two(pieces, 32))
-        unit = 256 * per_piece
-        for rows in (1, 2, 4):
-            groups, units = -(-M // rows), -(-K // unit)
-            if units <= 128:
-                found[f"direct {rows}"] = _cut(DIRECT, aligned, K, unit, 1, False, rows)
-            for together in (2, 4, 8) if hopper else ():
-                if together <= units <= 128 * together:
-                    found[f"direct {rows} cluster {together}"] = _cut(DIRECT, aligned, K, unit, together, True, rows)
-            for times in (2, 4, 8):
-                parts = max(min(units, times * sms // groups), -(-units // 128))
-                if parts > 1:
-                    plan = _cut(DIRECT, aligned, K, unit, parts, False, rows)
-                    found[f"direct {rows} x{times}"] = plan
-                    found[f"direct {rows} x{times} met"] = replace(plan, met=True)
-        if ringable and K * itemsize >= 8192:
+        if pieces <= 256 and K % per_piece == 0:
+            found |= _narrows(M, K, pieces, aligned)
+        found |= _directs(M, K, per_piece, aligned, sms, hopper)
+        if hopper and aligned and K % per_piece == 0 and K * itemsize >= 8192:
             plan = _choose_ring(M, K, itemsize, sms)
             found["ring"] = plan
-            if plan.segments > 1:
-                found["ring met"] = replace(plan, met=True)
-    found["torch"] = Plan(TORCH, aligned, K, 1, False, 1, 1)
+            if 1 < plan.segments <= MAIL // M:
+                found["ring post"] = replace(plan, posted=True)
+    found["torch"] = Plan(TORCH, aligned, K, 1, 1, 1, 1)
     return found
 
 
-def _curtain(M: int, K: int, itemsize: int, sms: int, times: int) -> Plan:
-    """About ``times`` items of columns x rows a multiprocessor, and no chain of more than 4096 additions."""
-    tiles = -(-M // (4096 // itemsize))
-    segments = max(1, min(-(-times * sms // tiles), K // 16), -(-K // 16384))
-    rows = -(-K // segments)
-    segment = -(-rows // 4) * 4
-    return Plan(CURTAIN, True, segment, -(-K // segment), False, 1, 1)
+MAIL = 1 << 22
+"""The most partial sums that are posted."""
+
+
+def _narrows(M: int, K: int, pieces: int, aligned: bool) -> dict[str, Plan]:
+    lanes = _power_of_two(pieces, 32)
+    each = _power_of_two(-(-pieces // lanes), 8)
+    return {
+        f"narrow {depth} / {resident}": Plan(NARROW, aligned, K, 1, 1, resident, lanes, depth=depth)
+        for depth in (1, 2, 4, 8)
+        for resident in (0, 4, 8)
+        if depth * each <= 16
+    }
+
+
+def _directs(M: int, K: int, per_piece: int, aligned: bool, sms: int, hopper: bool) -> dict[str, Plan]:
+    found = {}
+    unit = 256 * per_piece
+    units = -(-K // unit)
+    for rows, depth in [(rows, depth) for rows in (1, 2, 4, 8, 16) for depth in (8, 16)]:
+        if rows > depth or rows > _power_of_two(M, 16) or (depth == 16 and not aligned):
+            continue
+        groups, name = -(-M // rows), f"direct {rows} / {depth}"
+        if units <= 128:
+            found[name] = _cut(DIRECT, aligned, K, unit, 1, rows, depth=depth)
+        for together in (2, 4, 8, 16) if hopper and depth == 8 else ():
+            if together <= units <= 128 * together and groups * together <= 4 * sms:
+                found[f"{name} cluster {together}"] = _cut(
+                    DIRECT, aligned, K, unit, together, rows, depth=depth, cluster=together
+                )
+        for times in (0.5, 1, 2):
+            parts = min(units, int(times * sms // groups))
+            if parts > 1 and parts * 256 >= units and parts * M <= MAIL:
+                plan = _cut(DIRECT, aligned, K, unit, parts, rows, depth=depth)
+                found[f"{name} post {times}"] = replace(plan, posted=True)
+                for together in (4, 8, 16) if hopper and depth == 8 and parts >= 32 else ():
+                    plan = _cut(
+                        DIRECT, aligned, K, unit, parts // together * together, rows, depth=depth, cluster=together
+                    )
+                    found[f"{name} post {times} of {together}"] = replace(plan, posted=True)
+    return found
+
+
+def _walks(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: bool) -> dict[str, Plan]:
+    found = {}
+    V = 16 // itemsize
+    classes = 1 if aligned else V
+    pieces = -(-M // V) + (0 if aligned else 1)
+    for width in (8, 16, 32, 64, 96, 128, 192, 256):
+        tiles = -(-pieces // width)
+        across = -(-pieces // tiles)  # as even as it gets
+        slots = 256 // across
+        if slots * across < 176 or (tiles == 1 and width > 8 and across <= width // 2):
+            continue
+        for depth in (4, 8, 16):
+            if aligned and slots * 4096 >= K and (tiles >= sms // 4 or K <= 1024):
+                for staged in (0, 1):
+                    name = f"walk {width} / {depth}{'' if staged else ' bare'}"
+                    found[name] = Plan(WALK, aligned, K, 1, 1, staged, across, depth=depth)
+            for together in (2, 4, 8, 16) if hopper and aligned and across * V <= 1024 else ():
+                if 0.4 * sms <= tiles * together <= 2.2 * sms and slots * together <= K:
+                    plan = _cut(WALK, aligned, K, 1, together, 1, lanes=across, depth=depth, cluster=together)
+                    found[f"walk {width} cluster {together} / {depth}"] = plan
+            for times in (0.5, 1, 2):
+                parts = int(times * sms // (tiles * classes)) * classes
+                parts = min(parts, -(-K // slots // classes) * classes)
+                if parts > 1 and parts * M <= MAIL and parts * slots * 4096 >= K:
+                    plan = _posted(M, K, classes, parts, across, aligned, depth)
+                    found[f"walk {width} post {times} / {depth}"] = plan
+                for together in (4, 8, 16) if hopper and across * V <= 1024 and parts >= 32 else ():
+                    whole = parts // (together * classes) * together * classes
+                    if whole // together * M <= MAIL and whole * slots * 4096 >= K > 0 and whole > together:
+                        plan = _posted(M, K, classes, whole, across, aligned, depth, together)
+                        found[f"walk {width} post {times} of {together} / {depth}"] = plan
+    return found
+
+
+def _posted(M: int, K: int, classes: int, parts: int, across: int, aligned: bool, depth: int, cluster: int = 1) -> Plan:
+    """Rows of A.T in ``parts`` segments, of each of the ``classes`` as many."""
+    of_class = -(-K // classes)
+    segment = -(-of_class // (parts // classes))
+    return Plan(WALK, aligned, segment, parts, cluster, 1, across, posted=parts // cluster * M <= MAIL, depth=depth)
+
+
+def _narrow(M: int, K: int, pieces: int, aligned: bool, sms: int) -> Plan:
+    lanes = _power_of_two(pieces, 32)
+    each = -(-pieces // lanes)
+    most = 2 if each > 2 else 4 if each > 1 else 8  # rows in flight where there are enough of them
+    depth = most if 256 // lanes * most * sms * 2 <= M else 1
+    return Plan(NARROW, aligned, K, 1, 1, 4 if each > 2 else 6 if each > 1 else 8, lanes, depth=depth)
 
 
 def _rule(M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms: int, hopper: bool) -> Plan:
     """The plan where nothing near was measured. Figures behind it: docs/gallery.md."""
     per_piece = 16 // itemsize if aligned else 1
     if transposed:
-        return _choose_strip(M, K, itemsize, aligned and M % per_piece == 0, sms, hopper)
+        return _choose_walk(M, K, itemsize, aligned, sms)
     pieces = -(-K // per_piece)
     if pieces <= 128 and (not aligned or K % per_piece == 0):
-        return Plan(NARROW, aligned, K, 1, False, 1, _power_of_two(pieces, 32))
-    size, ringable = M * K * itemsize, hopper and aligned and K % per_piece == 0
+        return _narrow(M, K, pieces, aligned, sms)
+    size, ringable, unit = M * K * itemsize, hopper and aligned and K % per_piece == 0, 256 * per_piece
     if ringable and K * itemsize >= 16384 and (size >= 1 << 29 or (4 <= M < 3 * sms and size >= 32 << 20)):
-        return _choose_ring(M, K, itemsize, sms)
-    in_row = -(-K // (256 * per_piece))  # loads a thread for one row
+        plan = _choose_ring(M, K, itemsize, sms)
+        return replace(plan, posted=1 < plan.segments <= MAIL // M)
+    in_row = -(-K // unit)  # loads a thread for one row
     if 3 * sms <= M:  # enough rows: eight loads a thread from as many rows as that takes, if blocks enough remain
-        rows = next(r for r in (4, 2, 1) if r == 1 or (r * in_row <= 8 and 2 * r * sms <= M))
+        rows = next(r for r in (8, 4, 2, 1) if r == 1 or (r * in_row <= 8 and 2 * r * sms <= M))
         segments = -(-in_row // 128)  # float32 chains of at most 128 pieces
-        return _cut(DIRECT, aligned, K, 256 * per_piece, segments, False, rows)
-    steps = -(-in_row // 4)
-    if hopper and (steps <= 16 or 2 * sms <= 8 * M) and in_row <= 1024:
-        return _cut(DIRECT, aligned, K, 256 * per_piece, min(8, _floor_power_of_two(steps)), True, 1)
-    steps = -(-in_row // (4 if itemsize < 4 else 8))
-    return _cut(DIRECT, aligned, K, 256 * per_piece, min(steps, max(-(-4 * sms // M), -(-in_row // 128))), False, 1)
+        return _cut(DIRECT, aligned, K, unit, segments, rows)
+    rows = next(r for r in (4, 2, 1) if r <= M)
+    parts = min(in_row, max(1, 2 * sms // -(-M // rows)))
+    if parts * 128 < in_row:
+        return _cut(DIRECT, aligned, K, unit, -(-in_row // 128), rows)
+    plan = _cut(DIRECT, aligned, K, unit, parts, rows)
+    return replace(plan, posted=plan.segments > 1)
 
 
 def _cut(
-    variant: int, aligned: bool, K: int, unit: int, segments: int, clustered: bool, rows: int, lanes: int = 1
+    variant: int,
+    aligned: bool,
+    K: int,
+    unit: int,
+    segments: int,
+    rows: int,
+    *,
+    lanes: int = 1,
+    depth: int = 8,
+    cluster: int = 1,
 ) -> Plan:
-    """K in about ``segments`` parts, each a multiple of ``unit``; a cluster keeps its number (parts may be empty)."""
+    """K in about ``segments`` parts, each a multiple of ``unit``; clusters keep their number (parts may be empty)."""
     units = -(-K // unit)
     segment = -(-units // segments) * unit
-    used = segments if clustered else -(-K // segment)
-    return Plan(variant, aligned, segment, used, clustered and used > 1, rows, lanes)
+    used = segments if cluster > 1 else -(-K // segment)
+    return Plan(variant, aligned, segment, used, cluster, rows, lanes, depth=depth)
 
 
 def _choose_ring(M: int, K: int, itemsize: int, sms: int) -> Plan:
@@ -1084,38 +1222,24 @@ def _choose_ring(M: int, K: int, itemsize: int, sms: int) -> Plan:
         if best is None or cost < best[0]:
             best = (cost, per_segment)
     assert best is not None
-    return Plan(RING, True, best[1] * chunk, -(-chunks // best[1]), False, 4, 1)
+    return Plan(RING, True, best[1] * chunk, -(-chunks // best[1]), 1, 4, 1)
 
 
-def _choose_strip(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: bool) -> Plan:
-    """About two blocks a multiprocessor, as wide as the matrix allows: rows of 4 KB read twice as fast as rows of
-    512 bytes.
-
-    The sums of up to eight segments meet in a cluster, those of more in a combine.
-    """
-    per_piece = 16 // itemsize if aligned else 1
-    lanes = _power_of_two(-(-M // per_piece), 32)
-    wide = lanes * per_piece * 8  # columns of a block whose warps stand side by side
-    across = -(-M // wide)
-    if across >= 2 * sms:
-        return _cut(STRIP, aligned, K, 1, -(-K // 4096), False, 1, lanes)
-    narrowest = -(-M // (wide // 8))  # blocks where eight warps stand below one another
-    # With few rows, let warps divide them until the blocks suffice.
-    if K < 128 or (narrowest >= 1.5 * sms and K * itemsize <= 1024):
-        row_warps = next((w for w in (1, 2, 4) if -(-M // (wide // w)) >= 1.5 * sms), 8)
-        row_warps = min(row_warps, max(1, _floor_power_of_two(K // 2)))
-        return _cut(STRIP, aligned, K, 1, 1, False, row_warps, lanes)
-    if hopper and aligned and M * K * itemsize <= 16 << 20 and 8 * narrowest >= sms and K >= 512:
-        together = 8 if 8 * narrowest <= 1.25 * sms else min(4, _floor_power_of_two(2 * sms // narrowest))
-        return _cut(STRIP, aligned, K, 1, together, True, 8, lanes)
-    row_warps = min(8, _floor_power_of_two(wide // M))
-    slots, tiles = row_warps * (32 // lanes), -(-M // (wide // row_warps))
-    segments = max(1, min(2 * sms // tiles, K // (slots * 2)))
-    segments = max(segments, -(-K // (slots * 4096)))  # float32 chains of at most 4096 terms
-    together = min(4, _floor_power_of_two(segments))  # clusters of eight of these blocks would not all be resident
-    if hopper and 1 < segments <= 5 and together * slots * 4096 >= K:
-        return _cut(STRIP, aligned, K, 1, together, True, row_warps, lanes)
-    return _cut(STRIP, aligned, K, 1, segments, False, row_warps, lanes)
+def _choose_walk(M: int, K: int, itemsize: int, aligned: bool, sms: int) -> Plan:
+    """Two blocks a multiprocessor, tiles of 512 bytes to 1 KB; few rows need no split."""
+    V = 16 // itemsize
+    classes = 1 if aligned else V
+    pieces = -(-M // V) + (0 if aligned else 1)
+    tiles = -(-pieces // (256 if K < 64 else 16 * itemsize))
+    across = -(-pieces // tiles)
+    slots = 256 // across
+    if aligned and (K < 64 or tiles >= 1.5 * sms) and slots * 4096 >= K:
+        return Plan(WALK, aligned, K, 1, 1, 1 if K >= 64 else 0, across)
+    parts = min(int(2 * sms // (tiles * classes)), -(-K // (2 * slots * classes))) * classes
+    least = -(-K // (4096 * slots * classes)) * classes  # float32 chains of at most 4096 terms
+    plan = _posted(M, K, classes, max(parts, least, classes), across, aligned, 8)
+    together = plan.posted and plan.segments * tiles <= 2 * sms and plan.segments > 1
+    return replace(plan, posted=together)
 
 
 def hopper_flags() -> list[str]:
@@ -1191,7 +1315,7 @@ def matvec(A: torch.Tensor, x: torch.Tensor, plan: Plan | None = None) -> torch.
     transposed = not (column == 1 or K == 1) or (K == 1 and column != 1 and row == 1)
     stride, itemsize, index = column if transposed else row, A.element_size(), A.device.index or 0
     apart = stride * itemsize if (K if transposed else M) > 1 else 0
-    aligned = (A.data_ptr() | flat.data_ptr() | apart) % 16 == 0
+    aligned = (A.data_ptr() | (0 if transposed else flat.data_ptr()) | apart) % 16 == 0  # walk reads x one by one
     sms, hopper, device = _device(index)
     chosen = plan or choose(M, K, itemsize, aligned, transposed, sms, hopper, device)
     how = (
@@ -1199,8 +1323,9 @@ def matvec(A: torch.Tensor, x: torch.Tensor, plan: Plan | None = None) -> torch.
         chosen.aligned,
         chosen.segment,
         chosen.segments,
-        chosen.clustered,
-        chosen.groups(M, itemsize),
+        chosen.cluster,
+        chosen.posted,
+        chosen.depth,
         chosen.rows,
         chosen.lanes,
         sms,
