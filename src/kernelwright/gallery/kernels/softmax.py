@@ -495,7 +495,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     const Place everywhere = place_of<V, PIECES>(begin, end, shift, threadIdx.x, STEP);
     constexpr bool HELD = PIECES * V <= 16;
     T* kept = reinterpret_cast<T*>(arrived + stages * stage);
-    Piece<T, V> held[HELD ? PIECES : 1];
+    Piece<T, V> held[HELD ? PIECES : 1] = {};
     // Whole pieces: the last may reach into the next row, but where there is none its elements are read directly.
     auto request = [&](int64_t row, int slot) {
         const int count = max(0, end - begin) + (row + 1 == rows.M ? 0 : V - 1);
@@ -532,12 +532,17 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
             if (row + int64_t(s) * clusters < rows.M) request(row + int64_t(s) * clusters, s);
     if (HELD && rows.prologue.bias) {
 #pragma unroll
-        for (int p = 0; p < PIECES; ++p)
+        for (int p = 0; p < PIECES; ++p) {
+            const int position = everywhere.at + p * STEP;
+            if constexpr (!SHIFTED) {
+                const T* from = rows.prologue.bias + position;
+                if (position < end) *reinterpret_cast<uint4*>(held + p) = *reinterpret_cast<const uint4*>(from);
+            } else {
 #pragma unroll
-            for (int v = 0; v < V; ++v) {
-                const int position = everywhere.at + p * STEP + v;
-                held[p].value[v] = holds(everywhere, position) ? rows.prologue.bias[position - shift] : T(0.f);
+                for (int v = 0; v < V; ++v)
+                    if (holds(everywhere, position + v)) held[p].value[v] = rows.prologue.bias[position + v - shift];
             }
+        }
     }
     if (!HELD && keep_bias) {
         for (int i = threadIdx.x; i < width; i += THREADS) {
@@ -690,7 +695,8 @@ inline int resident(const void* kernel, int threads, int bytes, int blocks) {
 // The kernels that there are: how many values a thread holds, 16 and 32 or one of them (0: no such kernel).
 // softmax.py's VALUES says the same.
 constexpr int most_values(int variant, int V, bool shifted, int threads) {
-    if (variant == STREAM) return threads == 1024 ? 32 : shifted ? (threads == 256 ? 32 : 0) : threads == 512 ? 16 : 0;
+    if (variant == STREAM && shifted) return threads == 256 || threads == 1024 ? 32 : 0;
+    if (variant == STREAM) return threads == 1024 ? 32 : threads >= 256 ? 16 : 0;
     if (V == 1) return threads == 256 || threads == 1024 ? 32 : 0;
     if (shifted) return threads == 64 ? 16 : threads == 256 || threads == 1024 ? 32 : 0;
     return 32;
@@ -777,9 +783,13 @@ cudaError_t run(int variant, int threads, int blocks, const Rows<T>& rows, cudaS
 template <typename T>
 cudaError_t start(int variant, int threads, int blocks, int aligned, const Rows<T>& rows, cudaStream_t stream) {
     constexpr int V = 16 / sizeof(T);
-    return aligned == 1   ? run<T, V, false>(variant, threads, blocks, rows, stream)
-           : aligned == 2 ? run<T, V, true>(variant, threads, blocks, rows, stream)
-                          : run<T, 1, false>(variant, threads, blocks, rows, stream);
+    const cudaError_t error = aligned == 1   ? run<T, V, false>(variant, threads, blocks, rows, stream)
+                              : aligned == 2 ? run<T, V, true>(variant, threads, blocks, rows, stream)
+                                             : run<T, 1, false>(variant, threads, blocks, rows, stream);
+    if (error != cudaErrorInvalidConfiguration) return error;
+    cudaGetLastError();  // no cluster of that size runs on this device (part of one, say): any device takes this
+    return aligned == 1 ? run<T, V, false>(ONLINE, 1024, 1, rows, stream)
+                        : run<T, 1, false>(ONLINE, 1024, 1, rows, stream);
 }
 }  // namespace softmax
 // ---- end softmax
@@ -978,7 +988,7 @@ VALUES: dict[tuple[int, int], dict[int, int]] = {
     (BLOCK, ROWS): {64: 32, 128: 32, 256: 32, 512: 32, 1024: 32},
     (BLOCK, WHOLE): {64: 16, 256: 32, 1024: 32},
     (BLOCK, 0): {256: 32, 1024: 32},
-    (STREAM, ROWS): {512: 16, 1024: 32},
+    (STREAM, ROWS): {256: 16, 512: 16, 1024: 32},
     (STREAM, WHOLE): {256: 32, 1024: 32},
 }
 """The kernels that there are: by variant and how rows are read, the threads of a block, and the most values of each."""
@@ -986,7 +996,10 @@ LONGEST_ROWS = ((1024, WARP, 256, 1), (2048, BLOCK, 128, 1), (4096, BLOCK, 256, 
 """The longest row, and the variant, threads and blocks that take it, on any device. Figures: docs/gallery.md."""
 LONGER_ROWS = ((32768, BLOCK, 1024, 1),)
 """What follows without clusters; beyond it, online."""
-LONGER_ROWS_HOPPER = tuple((16384 * blocks, STREAM, 1024, blocks) for blocks in (2, 4, 8, 16))
+LONGER_ROWS_HOPPER = (
+    *((16384 * blocks, STREAM, 1024, blocks) for blocks in (2, 4, 8)),
+    (262144, STREAM, 1024, 8),
+)
 """What follows on Hopper."""
 SHIFTED_ROWS = ((1024, BLOCK, 64, 1), (8192, BLOCK, 256, 1))
 """The start of both ladders where rows begin anywhere."""
