@@ -141,8 +141,8 @@ __device__ __forceinline__ void block_barrier() {
     if (NAMED) asm volatile("bar.sync 1, 256;" ::: "memory");  // without ring's producer
     else __syncthreads();
 }
-// The sums of `segments` segments (or of as many clusters) for M results; the grid's blocks divide the results among
-// them, `share` each. Where a block has one, its slots lie side by side, else those of a segment.
+// The sums of `segments` segments for M results; the grid's blocks divide the results among them, `share` each. Where a
+// block has one, its slots lie side by side, else those of a segment.
 struct Mail {
     float* slots;  // all EMPTY; null: sums are not posted
     int segments, M, share;
@@ -215,7 +215,7 @@ struct Output {
     float* partial;   // [segments][M], or null
     int64_t M;
     Mail mail;
-    int log_cluster;  // 1 << log_cluster segments are the blocks of a cluster, which adds their sums first
+    int log_cluster;  // the segments are the 1 << log_cluster blocks of a cluster; 0: they are not
     __device__ __forceinline__ void put(int64_t row, int64_t segment, float v) const {
         if (mail.slots) post(mail.slot(static_cast<int>(segment), static_cast<int>(row)), v);
         else if (partial) partial[segment * M + row] = v;
@@ -303,7 +303,7 @@ __device__ __forceinline__ void put_received(const Output<T>& out, const float* 
         float sum = 0.f;
 #pragma unroll 4
         for (int r = 0; r < 1 << log; ++r) sum += inbox[r * each + i];
-        if (at < count && first + at >= 0 && first + at < limit) out.put(first + at, part >> log, sum);
+        if (at < count && first + at >= 0 && first + at < limit) store(out.y + first + at, sum);
     }
 }
 __device__ __forceinline__ void next_kernel_may_start() {
@@ -473,7 +473,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     const bool in_cluster = KIND == EXCHANGED && out.log_cluster;
     if (w.slots == 1 && !in_cluster) {
         if (KIND != EXCHANGED && active && V > 1 && !w.ragged && !out.partial) {
-            T packed[V];
+            alignas(16) T packed[V];
 #pragma unroll
             for (int v = 0; v < V; ++v) store(packed + v, sum[v]);
             *reinterpret_cast<uint4*>(out.y + left) = *reinterpret_cast<uint4*>(packed);
@@ -656,7 +656,7 @@ struct Request {
         int log = 0;
         while (1 << log < cluster) ++log;
         const int share = static_cast<int>((M + blocks - 1) / blocks);
-        return {static_cast<T*>(y), partial, M, {mail, segments >> log, static_cast<int>(M), share}, log};
+        return {static_cast<T*>(y), partial, M, {mail, segments, static_cast<int>(M), share}, log};
     }
 };
 
@@ -787,10 +787,11 @@ cudaError_t walk(Request q) {
     q.segments = static_cast<int>(ranges * period);
     const bool exchanged = q.mail || q.cluster > 1;
     if (q.segments > 1 && !q.partial && !exchanged) return cudaErrorInvalidValue;  // no plan for such rows
-    if (q.cluster > 1 && (q.lanes * V > 1024 || (!q.mail && q.segments != q.cluster))) return cudaErrorInvalidValue;
+    if (q.cluster > 1 && (q.lanes * V > 1024 || q.segments != q.cluster)) return cudaErrorInvalidValue;
     w.stride = q.stride, w.apart = q.stride * period, w.columns = q.M, w.rows = static_cast<int>(q.K);
     w.segment = static_cast<int>(((q.K + period - 1) / period + ranges - 1) / ranges);
-    w.across = q.lanes, w.slots = THREADS / q.lanes, w.reciprocal = (65536 + q.lanes - 1) / q.lanes;
+    w.across = q.lanes, w.slots = THREADS / q.lanes, q.depth = w.slots * q.depth > 2048 ? 8 : q.depth;
+    w.reciprocal = (65536 + q.lanes - 1) / q.lanes;
     w.step = w.apart * w.slots, w.chunk = 2048 / (w.slots * q.depth) * w.slots * q.depth;
     w.ragged = shifted || q.M % V;
     const Output<T> out = q.output<T>(tiles * q.segments);
@@ -835,8 +836,8 @@ cudaError_t run(int variant, bool aligned, const Request& q) {
     return aligned ? direct<T, V>(q) : direct<T, 1>(q);
 }
 
-// variant: 0 narrow, 1 direct, 2 walk, 3 ring; dtype: 0 float, 1 half, 2 bfloat16; cluster: so many segments are the
-// blocks of a cluster; posted: all blocks run at once and post their sums; partial: for a second kernel, or null.
+// variant: 0 narrow, 1 direct, 2 walk, 3 ring; dtype: 0 float, 1 half, 2 bfloat16; cluster: the segments are its
+// blocks, 1: they are not; posted: all blocks run at once and post their sums; partial: for a second kernel, or null.
 // Returns a cudaError_t, or -1 where `partial` is needed after all.
 extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A, const void* x, void* y,
                              float* partial, int64_t M, int64_t K, int64_t stride, int64_t segment, int segments,
@@ -844,7 +845,7 @@ extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A,
     const bool pieces_of_rows = variant != 2 || stride * (dtype == 0 ? 4 : 2) >= 16 || K == 1;
     const bool one_kernel = segments > 1 && !partial && pieces_of_rows;
     float* const mail =
-        one_kernel && posted ? mailbox(segments / cluster * M, static_cast<cudaStream_t>(stream)) : nullptr;
+        one_kernel && posted ? mailbox(segments * M, static_cast<cudaStream_t>(stream)) : nullptr;
     if (segments > 1 && !partial && !mail && (posted || cluster == 1 || !one_kernel)) return -1;
     float* const sums = segments > 1 ? partial : nullptr;
     const Request q{A,        x,    y,    sums,  M,   K,                      stride, segment,
@@ -853,8 +854,11 @@ extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A,
     const cudaError_t e = dtype == 0   ? run<float>(variant, aligned, q)
                           : dtype == 1 ? run<__half>(variant, aligned, q)
                                        : run<__nv_bfloat16>(variant, aligned, q);
-    if (!mail || e != cudaErrorCooperativeLaunchTooLarge) return e;
-    cudaGetLastError();  // the device is shared (MPS): its blocks do not all run at once
+    const bool refused = e == cudaErrorCooperativeLaunchTooLarge || e == cudaErrorLaunchOutOfResources ||
+                         e == cudaErrorNotSupported || e == cudaErrorInvalidConfiguration ||
+                         e == cudaErrorInvalidClusterSize;
+    if (!one_kernel || !refused) return e;
+    cudaGetLastError();  // blocks that cannot all run at once: a part of the device (MIG, MPS), or a smaller one
     return -1;
 }
 """
@@ -980,11 +984,11 @@ class Plan:
     aligned: bool
     """Whether every row starts at a multiple of 16 bytes, so that 16-byte loads are used."""
     segment: int
-    """Columns of a segment (rows of A.T, for strip)."""
+    """Columns of a segment (rows of A.T of one alignment, for walk)."""
     segments: int
     """How many segments; above 1 their sums are combined."""
     cluster: int
-    """How many segments are the blocks of one cluster, which adds their sums (Hopper); 1: none."""
+    """How many blocks a cluster has: all segments, whose sums it adds (Hopper); 1: none."""
     rows: int
     """Rows a block (direct), or warps of a block that stand below one another (strip)."""
     lanes: int
@@ -997,9 +1001,7 @@ class Plan:
     def __str__(self) -> str:
         if self.variant == TORCH:
             return "torch: torch.mv, which was measured to be faster here"
-        how = f"{self.cluster} in a cluster" if self.cluster > 1 else ""
-        if self.posted or self.cluster == 1:
-            how += (", " if how else "") + ("posted" if self.posted else "then combine")
+        how = "in a cluster" if self.cluster > 1 else "posted" if self.posted else "then combine"
         cut = f"{self.segments} segments of {self.segment}, {how}" if self.segments > 1 else "one segment"
         shape = {
             NARROW: f"{self.lanes} lanes a row",
@@ -1081,7 +1083,7 @@ def _narrows(M: int, K: int, pieces: int, aligned: bool) -> dict[str, Plan]:
     return {
         f"narrow {depth} / {resident}": Plan(NARROW, aligned, K, 1, 1, resident, lanes, depth=depth)
         for depth in (1, 2, 4, 8)
-        for resident in (0, 4, 8)
+        for resident in (0, 8)
         if depth * each <= 16
     }
 
@@ -1106,11 +1108,6 @@ def _directs(M: int, K: int, per_piece: int, aligned: bool, sms: int, hopper: bo
             if parts > 1 and parts * 256 >= units and parts * M <= MAIL:
                 plan = _cut(DIRECT, aligned, K, unit, parts, rows, depth=depth)
                 found[f"{name} post {times}"] = replace(plan, posted=True)
-                for together in (4, 8, 16) if hopper and depth == 8 and parts >= 32 else ():
-                    plan = _cut(
-                        DIRECT, aligned, K, unit, parts // together * together, rows, depth=depth, cluster=together
-                    )
-                    found[f"{name} post {times} of {together}"] = replace(plan, posted=True)
     return found
 
 
@@ -1119,7 +1116,7 @@ def _walks(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: bool)
     V = 16 // itemsize
     classes = 1 if aligned else V
     pieces = -(-M // V) + (0 if aligned else 1)
-    for width in (8, 16, 32, 64, 96, 128, 192, 256):
+    for width in (8, 16, 32, 64, 128, 192, 256):
         tiles = -(-pieces // width)
         across = -(-pieces // tiles)  # as even as it gets
         slots = 256 // across
@@ -1140,19 +1137,14 @@ def _walks(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: bool)
                 if parts > 1 and parts * M <= MAIL and parts * slots * 4096 >= K:
                     plan = _posted(M, K, classes, parts, across, aligned, depth)
                     found[f"walk {width} post {times} / {depth}"] = plan
-                for together in (4, 8, 16) if hopper and across * V <= 1024 and parts >= 32 else ():
-                    whole = parts // (together * classes) * together * classes
-                    if whole // together * M <= MAIL and whole * slots * 4096 >= K > 0 and whole > together:
-                        plan = _posted(M, K, classes, whole, across, aligned, depth, together)
-                        found[f"walk {width} post {times} of {together} / {depth}"] = plan
     return found
 
 
-def _posted(M: int, K: int, classes: int, parts: int, across: int, aligned: bool, depth: int, cluster: int = 1) -> Plan:
+def _posted(M: int, K: int, classes: int, parts: int, across: int, aligned: bool, depth: int) -> Plan:
     """Rows of A.T in ``parts`` segments, of each of the ``classes`` as many."""
     of_class = -(-K // classes)
     segment = -(-of_class // (parts // classes))
-    return Plan(WALK, aligned, segment, parts, cluster, 1, across, posted=parts // cluster * M <= MAIL, depth=depth)
+    return Plan(WALK, aligned, segment, parts, 1, 1, across, posted=parts * M <= MAIL, depth=depth)
 
 
 def _narrow(M: int, K: int, pieces: int, aligned: bool, sms: int) -> Plan:
