@@ -155,6 +155,7 @@ def check(
         counters=None if seen.counters is None else tuple(seen.counters),
         outputs=tuple(seen.facts),
         numerics=seen.numerics(),
+        experiments=tuple(seen.experiments),
         device=seen.device,
     )
     causes = sanitized.all_causes(explain(evidence))

@@ -404,6 +404,23 @@ class DeviceFact:
 
 
 @dataclass(frozen=True)
+class Experiment:
+    """A change to the reference that makes its outputs the candidate's: what the candidate computes instead."""
+
+    variant: str
+    """Name in the table of variants (``kernelwright.judge.variants``), or ``output-strides``."""
+    said: str
+    """What was changed, to be put behind "with": ``the tanh approximation of GELU in place of the exact one``."""
+    max_abs_error: float
+    """Candidate against the changed reference, where both are finite."""
+    max_abs_error_before: float
+    """Candidate against the reference as it is."""
+    rms_error: float
+    exact: bool = True
+    """False where only number and size of the errors agree, as is all that rounding errors can."""
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Everything the stages saw: the only input of explain."""
 
@@ -424,6 +441,8 @@ class Evidence:
     """What each kernel did in one forward pass, where it was asked for."""
     outputs: tuple[OutputFact, ...] = ()
     numerics: Numerics | None = None
+    experiments: tuple[Experiment, ...] = ()
+    """Changed references that the outputs of the first wrong trial are right for; the likeliest first."""
     device: DeviceFact | None = None
 
 

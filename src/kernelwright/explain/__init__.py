@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from kernelwright.explain import (
     build,
+    experiment,
     interface,
     launch,
     memory,
@@ -31,6 +32,7 @@ __all__ = ["CAUSES", "UNEXPLAINED", "advice", "explain"]
 _FAMILIES: tuple[Callable[[Case], Iterator[Cause]], ...] = (
     build.causes,
     interface.causes,
+    experiment.causes,
     launch.causes,
     memory.causes,
     sync.causes,

@@ -170,6 +170,10 @@ class Oracle:
         self._scratch_of.clear()
         return True
 
+    def resume(self, model64: Any) -> None:
+        """Take back the float64 model that :meth:`settle` let go of: more is to be computed."""
+        self._model = model64
+
     def give_up_chunks(self, why: str) -> None:
         """Let the reference stand in after ``NotRows``."""
         self._fall_back(why)

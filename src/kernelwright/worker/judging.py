@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 
 import torch
 
+from kernelwright.judge.experiments import experiments, reinterpreted
 from kernelwright.judge.judge import Judgement, Yardsticks, judge, take_yardsticks
 from kernelwright.judge.oracle import Oracle, Reference, double_model
+from kernelwright.records import Experiment
 from kernelwright.worker import gpu
 from kernelwright.worker.inputs import Inputs, copied
 from kernelwright.worker.seeds import seed_all
-from kernelwright.worker.tree import map_tensors
+from kernelwright.worker.tree import leaves, map_tensors
 
 T = TypeVar("T")
 ProblemCode = Callable[[str], AbstractContextManager[Any]]
@@ -100,6 +102,34 @@ class Judging:
             )
 
         return self.here("the comparison", step)
+
+    def experimented(self, value: Any, tolerances: tuple[Any, Any]) -> tuple[Experiment, ...]:
+        """What wrong outputs (on the CPU) are instead; none where that is not known."""
+        reference, oracle = self.reference, self.oracle
+        assert reference is not None and oracle is not None
+        atol, rtol = (self.tolerance(chosen) for chosen in tolerances)
+        if self._model64 is None:
+            self._model64, self._no_double = double_model(self.model)
+        if self._model64 is None or not oracle.exact:
+            return ()
+        oracle.resume(self._model64)
+        mine = [tensor.to(self.place) for _, tensor in leaves(value, "") if isinstance(tensor, torch.Tensor)]
+        if len(mine) != len(reference.leaves):
+            return ()
+        strided = reinterpreted(mine, reference.leaves, atol=atol, rtol=rtol)
+        if strided is not None:
+            return (strided,)
+        sample = oracle.sample()
+        if sample is None:
+            return ()
+        inputs, rows = sample
+        exact = oracle.run_sample(inputs)
+        own = [leaf[rows] if leaf.dim() else leaf for leaf in reference.leaves]
+        slack = [4 * float((a.double() - b).abs().nan_to_num(0.0, 0.0, 0.0).max()) if a.numel() else 0.0
+                 for a, b in zip(own, exact, strict=True)]  # fmt: skip
+        mine = [leaf[rows] if leaf.dim() and leaf.shape == whole.shape else leaf
+                for leaf, whole in zip(mine, reference.leaves, strict=True)]  # fmt: skip
+        return experiments(mine, lambda: oracle.run_sample(inputs), exact, slack, atol=atol, rtol=rtol)
 
     def tolerance(self, chosen: float | None) -> float:
         """The tolerance asked for, or KernelBench's for the reference's dtype: 1e-2 for half types, else 1e-4."""

@@ -19,7 +19,7 @@ import torch
 
 from kernelwright.errors import MachineError, UsageError
 from kernelwright.problem.layout import Problem, load
-from kernelwright.records import to_json
+from kernelwright.records import Experiment, to_json
 from kernelwright.worker import gpu, memory
 from kernelwright.worker.frames import exception_fact
 from kernelwright.worker.inputs import Drawn, Handed, put_on
@@ -154,6 +154,10 @@ class _Session:
         asked = self.config["atol"], self.config["rtol"]
         judgement = self.judging.judged(value, devices, str(request["device"]), asked)
         assert self.judging.oracle is not None
+        tried: tuple[Experiment, ...] = ()
+        if not judgement.passed and request["experiment"]:
+            self.doing = "the experiments"
+            tried = self.judging.experimented(value, asked)
         for item in mapped:
             item.close()
         self._reply(
@@ -164,6 +168,7 @@ class _Session:
                 "notes": list(judgement.notes),
                 "impostors": None if judgement.impostors is None else list(judgement.impostors),
                 "passed": judgement.passed,
+                "experiments": to_json(tried),
                 "oracle": self.judging.oracle.how,
                 "atol": self.judging.tolerance(asked[0]),
                 "rtol": self.judging.tolerance(asked[1]),

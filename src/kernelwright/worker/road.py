@@ -19,6 +19,7 @@ from kernelwright.records import (
     BuildRecord,
     DeviceFact,
     ExceptionFact,
+    Experiment,
     Finding,
     LaunchFact,
     OutputFact,
@@ -181,13 +182,17 @@ class Road:
         allowed = {f"input {number}" for number in made["mutated"]}
         self.seen.mutated += [name for name in map(str, done["mutated"]) if name not in allowed]
         self.seen.random = self.seen.random or bool(made["random"])
+        # What the outputs are instead is asked once.
+        first = all(trial.passed for trial in self.seen.trials)
         compare = {"op": "compare", "outputs": done["outputs"], "tensors": done["tensors"], "device": done["device"]}
+        compare["experiment"] = first and not self.seen.random
         self._hand_on(self.oracle, compare, out)
         judged, _ = self._ask_oracle("compare")
         if "garbage" in judged:
             self._stop(Stage.RUN, self._ended_badly(f"its outputs cannot be read: {judged['garbage']}"))
         self.seen.oracle, self.seen.atol, self.seen.rtol = judged["oracle"], judged["atol"], judged["rtol"]
         self._took(Stage.JUDGE, float(judged["seconds"]))
+        self.seen.experiments += [from_json(Experiment, item) for item in judged["experiments"]]
         if judged["impostors"] is not None and self.seen.impostors is None:
             self.seen.impostors = tuple(judged["impostors"])
         notes = list(judged["notes"])

@@ -12,6 +12,7 @@ from kernelwright.records import (
     BuildRecord,
     DeviceFact,
     ExceptionFact,
+    Experiment,
     Finding,
     LaunchFact,
     Numerics,
@@ -38,6 +39,7 @@ class Seen:
     """Of the first trial's forward pass, where they were asked for and it ended."""
     facts: list[OutputFact] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
+    experiments: list[Experiment] = field(default_factory=list)
     mutated: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     exception: ExceptionFact | None = None
