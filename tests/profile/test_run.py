@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from kernelwright.check import CheckOptions
-from kernelwright.counters.records import EMULATED, NCU, KernelCounters
+from kernelwright.counters.records import EMULATED, NCU, KernelCounters, LineCounters
 from kernelwright.measure.records import Ceiling, Ceilings, Work
 from kernelwright.profile import NotProfiled, Profile, ProfileOptions, ncu
 from kernelwright.profile import metrics as p
 from kernelwright.profile import run as profiling
 from kernelwright.profile.run import _trace
 from kernelwright.records import Verdict, VerdictWord, to_json
+from kernelwright.sourceline import SourceLine
 from kernelwright.worker.alone import Alone
 from kernelwright.worker.tool import Ended
 
@@ -44,6 +45,9 @@ if "--version" in arguments:
 elif "--import" in arguments:
     page = arguments[arguments.index("--page") + 1]
     page = "sass" if arguments[-1] == "sass" else page
+    if page == "source" and {stops} and "--kernel-name" not in arguments:
+        print("==ERROR== no source")
+        sys.exit(1)
     print(pathlib.Path({recorded!r}, page + ".csv").read_text())
 elif "--metrics" in arguments and {picky}:
     print("==ERROR== Failed to find metric sm__ops_path_tensor_src_fp64.sum")
@@ -64,9 +68,10 @@ def config(folder: Path) -> Alone:
     return Alone(str(problem), str(candidate), candidate.read_text(), {}, 0, 1, "rng", "x", "", device="host")
 
 
-def stand_in(folder: Path, *, picky: bool = False, refuses: bool = False) -> Path:
+def stand_in(folder: Path, *, picky: bool = False, refuses: bool = False, stops: bool = False) -> Path:
     program = folder / "ncu"
-    program.write_text(STANDS_IN.format(python=sys.executable, recorded=str(RECORDED), picky=picky, refuses=refuses))
+    kind = {"picky": picky, "refuses": refuses, "stops": stops}
+    program.write_text(STANDS_IN.format(python=sys.executable, recorded=str(RECORDED), **kind))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return program
 
@@ -82,6 +87,27 @@ def test_the_pages_of_a_report_become_counted_kernels(tmp_path: Path) -> None:
     assert made.version == "2025.3.1.0"
     assert [one.kernel.split("(")[0] for one in made.kernels][:2] == ["copy_unit", "copy_strided"]
     assert made.kernels[1].lines[3].frames[0].file == "kernels.cu"
+
+
+def test_kernels_of_the_candidate_are_asked_for_by_name_where_the_page_of_all_stops(tmp_path: Path) -> None:
+    whole, asked = counted(tmp_path), counted(tmp_path, stops=True)
+    assert asked.kernels == whole.kernels
+    assert asked.kernels[1].lines
+
+
+@pytest.mark.tiny
+def test_only_the_candidates_own_kernels_without_lines_are_asked_for() -> None:
+    def kernel(name: str, *lines: LineCounters) -> KernelCounters:
+        return KernelCounters(name, (1, 1, 1), (1, 1, 1), lines=lines)
+
+    kernels = (
+        kernel("sm80_xmma_gemm_f32f32"),
+        kernel("void mine::softmax_kernel<8>(const float *, int)"),
+        kernel("void softmax_kernel<16>(const float *, int)"),
+        kernel("known(float *)", LineCounters((SourceLine("c.py", 3),), {})),
+    )
+    text = "template <int N> __global__ void softmax_kernel(const float*, int); __global__ void known(float*);"
+    assert ncu.own_without_lines(kernels, text) == ("softmax_kernel",)
 
 
 def test_a_chip_that_lacks_a_metric_is_asked_for_less(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ that something here shows are asked for. What it could not do is one sentence.
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -87,6 +88,12 @@ def count(
         sass = _page(program, report, work, "source", "--print-source", "sass")
         source = _page(program, report, work, "source", "--print-source", "cuda,sass")
         kernels = pages.kernels(raw, sass, source, candidate_file=config.candidate, candidate_text=config.text)
+        # A page over all launches may stop at a library's, which has no source: the candidate's own are asked for.
+        missing = own_without_lines(kernels, config.text)
+        if missing:
+            for name in missing:
+                source += _page(program, report, work, "source", "--print-source", "cuda,sass", "--kernel-name", name)
+            kernels = pages.kernels(raw, sass, source, candidate_file=config.candidate, candidate_text=config.text)
         version = outside.run([str(program), "--version"], work, timeout_s=PAGE_SECONDS).printed.split("Version ")[-1]
     notes = []
     if sum(kernel.launches for kernel in kernels) >= launches:
@@ -94,6 +101,13 @@ def count(
     if not kernels:
         return Counted(why_not=why or "the candidate launched no kernel")
     return Counted(kernels, notes=tuple(notes), version=version.split()[0] if version.split() else "")
+
+
+def own_without_lines(kernels: tuple[KernelCounters, ...], text: str) -> tuple[str, ...]:
+    """Function names (no template arguments, no parameters) of the candidate's own kernels that have no lines."""
+    names = (re.match(r"[\w:~]+", kernel.kernel.removeprefix("void ")) for kernel in kernels if not kernel.lines)
+    bare = (name[0].rsplit("::", 1)[-1] for name in names if name)
+    return tuple(name for name in dict.fromkeys(bare) if re.search(rf"\b{re.escape(name)}\b", text))
 
 
 def refused(ended: outside.Ended, known: dict[str, object], *, timeout_s: float) -> str:
