@@ -137,6 +137,8 @@ struct Prologue {
     int mask_is_bool;
     float scale;
     int activation;
+
+    __device__ __forceinline__ bool others() const { return scale != 1.f || mask; }
 };
 template <typename T>
 struct Rows {
@@ -183,8 +185,9 @@ __device__ __forceinline__ void beside(const T* from, const Place& w, int positi
     }
 }
 
-// The prologue over all of a thread's pieces, step by step, so that its branches stay few; then -Inf for what is
-// outside the row. FULL: nothing is. `bias` gives the elements beside a piece. Returns the highest value.
+// The prologue over all of a thread's pieces, then -Inf for what is outside the row. `bias` gives the elements beside a
+// piece. Returns the highest value. FULL: nothing is outside, and there is neither scale nor mask; the branches are
+// outside the loops then. Elsewhere they are inside, which costs a little, and spares half of the compiling.
 template <bool FULL, bool SHIFTED, typename T, int V, int PIECES, typename Bias>
 __device__ __forceinline__ float prepare(const Prologue<T>& prologue, float (&f)[PIECES][V], int64_t row, Place w,
                                          int step, Bias bias) {
@@ -193,48 +196,48 @@ __device__ __forceinline__ float prepare(const Prologue<T>& prologue, float (&f)
         for (int p = 0; p < PIECES; ++p)
             if (FULL || p < w.present) what(p);
     };
-    auto activated = [&](auto function) {
-        auto one = [&](int p) {
+    auto one = [&](int p, auto function) {
 #pragma unroll
-            for (int v = 0; v < V; ++v) f[p][v] = function(f[p][v]);
-        };
-        auto both = [&](int p) {
-            float b[V] = {};
-            bias(p, b);
-#pragma unroll
-            for (int v = 0; v < V; ++v) f[p][v] = function(f[p][v] + b[v]);
-        };
-        if (prologue.bias) each(both);
-        else each(one);
+        for (int v = 0; v < V; ++v) f[p][v] = function(f[p][v]);
     };
-    if (prologue.activation == GELU_ERF) activated([](float v) { return gelu_erf<T>(v); });
-    else if (prologue.activation == GELU_TANH) activated([](float v) { return gelu_tanh(v); });
-    else if (prologue.bias) activated([](float v) { return v; });
-    if (prologue.scale != 1.f)
+    auto biased = [&](int p, auto function) {
+        float b[V] = {};
+        bias(p, b);
+#pragma unroll
+        for (int v = 0; v < V; ++v) f[p][v] = function(f[p][v] + b[v]);
+    };
+    auto erf = [](float v) { return gelu_erf<T>(v); };
+    auto tanh = [](float v) { return gelu_tanh(v); };
+    auto same = [](float v) { return v; };
+    if constexpr (FULL) {
+        if (prologue.activation == GELU_ERF && prologue.bias) each([&](int p) { biased(p, erf); });
+        else if (prologue.activation == GELU_ERF) each([&](int p) { one(p, erf); });
+        else if (prologue.bias) each([&](int p) { biased(p, same); });
+        if (prologue.activation == GELU_TANH) each([&](int p) { one(p, tanh); });
+    } else if (prologue.bias || prologue.activation != NONE || prologue.others()) {
         each([&](int p) {
+            if (prologue.bias) biased(p, same);
+            if (prologue.activation == GELU_ERF) one(p, erf);
+            else if (prologue.activation == GELU_TANH) one(p, tanh);
+            if (!prologue.others()) return;
+            const Place here = anew(w);
+            const int position = here.at + p * step;
 #pragma unroll
             for (int v = 0; v < V; ++v) f[p][v] *= prologue.scale;
-        });
-    if (prologue.mask) {
-        w = anew(w);
-        if (prologue.mask_is_bool) {
-            const unsigned char* keep = static_cast<const unsigned char*>(prologue.mask) + row * prologue.mask_stride;
-            each([&](int p) {
+            if (prologue.mask && prologue.mask_is_bool) {
+                const unsigned char* keep =
+                    static_cast<const unsigned char*>(prologue.mask) + row * prologue.mask_stride - here.shift;
 #pragma unroll
-                for (int v = 0; v < V; ++v) {
-                    const int position = w.at + p * step + v;
-                    if ((FULL || holds(w, position)) && !keep[position - w.shift]) f[p][v] = -INFINITY;
-                }
-            });
-        } else {
-            const T* mask = static_cast<const T*>(prologue.mask) + row * prologue.mask_stride;
-            each([&](int p) {
+                for (int v = 0; v < V; ++v)
+                    if (holds(here, position + v) && !keep[position + v]) f[p][v] = -INFINITY;
+            } else if (prologue.mask) {
+                const T* mask = static_cast<const T*>(prologue.mask) + row * prologue.mask_stride;
                 float add[V] = {};
-                beside<FULL, SHIFTED>(mask, w, w.at + p * step, add);
+                beside<false, SHIFTED>(mask, here, position, add);
 #pragma unroll
                 for (int v = 0; v < V; ++v) f[p][v] += add[v];
-            });
-        }
+            }
+        });
     }
     w = anew(w);
     float highest = -INFINITY;
@@ -347,7 +350,7 @@ __global__ void __launch_bounds__(256) warp_kernel(const Rows<T> rows) {
         const float2 pair = pair_of_warp<FULL>(f, w, highest);
         write_row<FULL>(rows.y + row * rows.N, f, w, STEP, one_by(pair.y));
     };
-    if (V > 1 && w.inside == PIECES) work(Truth<(V > 1)>());
+    if (V > 1 && w.inside == PIECES && !rows.prologue.others()) work(Truth<(V > 1)>());
     else work(Truth<false>());
 }
 
@@ -404,7 +407,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS) block_kernel(const Ro
         pair = pair_of_warp<FULL>(f, w, highest);
     };
     constexpr bool MAY = V > 1 && !SHIFTED;  // fewer kernels' worth of code, and of compiling
-    const bool full = MAY && w.inside == PIECES;
+    const bool full = MAY && w.inside == PIECES && !rows.prologue.others();
     if (full) read(Truth<MAY>());
     else read(Truth<false>());
     if (blocks == 1) {
@@ -589,7 +592,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
             });
             pair = pair_of_warp<FULL>(f, w, highest);
         };
-        const bool whole = !SHIFTED && w.inside == PIECES;
+        const bool whole = !SHIFTED && w.inside == PIECES && !rows.prologue.others();
         until(full + slot, phase);
         if (whole) read(Truth<!SHIFTED>());
         else read(Truth<false>());
