@@ -36,6 +36,7 @@ import functools
 import math
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -825,10 +826,12 @@ CPP_SOURCE = r"""
 #include <c10/cuda/CUDAStream.h>
 
 #if __has_include(<torch/csrc/autograd/python_variable.h>)  // PyTorch's own headers, not a lighter stand-in for them
-#include <ATen/cuda/EmptyTensor.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #define WITH_PYTHON
+#ifdef TORCH_HAS_CUDA
+#include <ATen/cuda/EmptyTensor.h>
+#endif
 #endif
 
 #include <array>
@@ -855,7 +858,7 @@ int type_of(const torch::Tensor& t) {
 
 // Memory for a result of z's shape.
 torch::Tensor beside(const torch::Tensor& z) {
-#ifdef WITH_PYTHON
+#if defined(WITH_PYTHON) && defined(TORCH_HAS_CUDA)
     return at::detail::empty_cuda(z.sizes(), z.scalar_type(), z.device(), std::nullopt);  // spares the dispatcher
 #else
     return torch::empty(z.sizes(), z.options());
@@ -1092,11 +1095,13 @@ def hopper_flags() -> list[str]:
 @functools.cache
 def extension() -> Any:
     """The compiled module, built on first use."""
+    cuda = Path(torch.__file__).with_name("lib").joinpath("libtorch_cuda.so").exists()
     return load_inline(
         name="gallery_softmax",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["softmax", "known", "quick", "remember", "forget"],
+        extra_cflags=["-O2", "-DTORCH_HAS_CUDA"] if cuda else ["-O2"],
         extra_cuda_cflags=["-O3", "-std=c++17", *hopper_flags()],
         no_implicit_headers=True,
     )
