@@ -20,7 +20,8 @@ def test_an_exported_kernel_imports_only_python_and_torch(name: str) -> None:
     modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert {module.split(".")[0] for module in modules} <= {
-        "__future__", "ctypes", "dataclasses", "functools", "math", "os", "torch", "typing", "weakref",
+        "__future__", "ctypes", "dataclasses", "functools", "math", "os", "pathlib", "torch", "typing",
+            "weakref",
     }  # fmt: skip
 
 
