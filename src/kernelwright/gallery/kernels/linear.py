@@ -504,10 +504,6 @@ __device__ __forceinline__ void tile_copy(uint32_t to, const CUtensorMap* map, i
         "l"(map), "r"(column), "r"(row), "r"(shared_address(b))
         : "memory");
 }
-__device__ __forceinline__ void tile_to_cache(const CUtensorMap* map, int column, int row) {
-    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(column), "r"(row)
-                 : "memory");
-}
 // A tile of rows of 64 halves in shared memory, 128-byte swizzled, as the tensor core addresses it.
 __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address) {
     return static_cast<uint64_t>((address & 0x3ffff) >> 4) | (uint64_t(1) << 16) | (uint64_t(1024 >> 4) << 32) |
@@ -579,18 +575,11 @@ __device__ __forceinline__ void split_rows(const Inside& in, int K, int padded, 
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     together();
-    int slot = 0, next = 0;
+    int slot = 0;
     uint32_t parity = 0;
-    if (threadIdx.x == 0) {
-        // Blocks begin together: what this one takes, or another, is on its way while the count is asked for.
-        const int likely = blockIdx.x * in.at_once;
-        for (int r = likely; r < min(likely + min(in.at_once, 3 * in.depth), in.x.rows); ++r)
-            asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(in.x.source + r * in.x.stride), "r"(K * 4));
-        next = atomicAdd(in.counts, in.at_once);
-    }
     for (;;) {
         __syncthreads();
-        if (threadIdx.x == 0) taken = next;
+        if (threadIdx.x == 0) taken = atomicAdd(in.counts, in.at_once);
         __syncthreads();
         const int begin = taken + group, end = min(taken + in.at_once, in.x.rows);
         if (taken >= in.x.rows) return;
@@ -608,7 +597,6 @@ __device__ __forceinline__ void split_rows(const Inside& in, int K, int padded, 
         for (int r = begin; r < end; r += 3) {
             const float4* row = reinterpret_cast<const float4*>(row_of(slot));
             barrier_wait(&arrived[group][slot], parity);
-            if (threadIdx.x == 0 && r + 3 >= end) next = atomicAdd(in.counts, in.at_once);  // told by the row's end
             float highest = 0.f, sum = 0.f, undo;
             int count = 0;
 #pragma unroll 4
@@ -712,24 +700,14 @@ __global__ void __launch_bounds__(384, 1)
         for (int s = 0; s < R::STAGES; ++s) barrier_init(full + s, 1), barrier_init(empty + s, 8);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    const int tiles_m = (p.M + WIDTH - 1) / WIDTH, tiles_n = (p.N + 127) / 128;
-    const Walk walk{p.padded / BLOCK_K, p.splits, tiles_m * tiles_n * p.splits - shared.tiles, shared};
-    if (threadIdx.x == 0) {  // what this block needs first comes to the cache while earlier kernels end and x is split
-        for (const CUtensorMap* map : {&w_hi, &w_lo, &x_hi, &x_lo})
-            asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-        int tile, part, first, last, tm, tn;
-        if (walk.piece(0, tile, part, first, last)) {
-            tile_of(tile, tiles_m, tiles_n, tm, tn);
-            for (int b = first; b < min(last, first + R::STAGES); ++b)
-                tile_to_cache(&w_hi, b * BLOCK_K, tn * 128), tile_to_cache(&w_lo, b * BLOCK_K, tn * 128);
-        }
-    }
     __syncthreads();
     earlier_kernels_have_ended();
     if (inside.counts) {
         split_rows(inside, p.K, p.padded, WIDTH, raw + (stages - shared_address(raw)));
         __syncthreads();  // the ring's memory is free
     }
+    const int tiles_m = (p.M + WIDTH - 1) / WIDTH, tiles_n = (p.N + 127) / 128;
+    const Walk walk{p.padded / BLOCK_K, p.splits, tiles_m * tiles_n * p.splits - shared.tiles, shared};
     const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
     int stage = 0;
     uint32_t parity = 0;
