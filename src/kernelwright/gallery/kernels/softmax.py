@@ -551,7 +551,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     if (!HELD && keep_bias) {
         for (int i = threadIdx.x; i < width; i += THREADS) {
             const int column = begin + i - shift;
-            kept[i] = column >= 0 && column < rows.N ? rows.prologue.bias[column] : T(0.f);
+            if (column >= 0 && column < rows.N) kept[i] = rows.prologue.bias[column];
         }
         __syncthreads();
     }
