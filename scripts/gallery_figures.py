@@ -1,8 +1,9 @@
 """Writes the figures in docs/gallery.md from a run of benchmarks/gallery.py.
 
-    python scripts/gallery_figures.py RUN.json [COMPILED.json] [--counters EMULATED.json NCU.json]
+    python scripts/gallery_figures.py [RUN.json [COMPILED.json]] [--counters EMULATED.json NCU.json] [--table DEVICE]
 
 RUN is what ``--json`` kept, COMPILED another run with ``--compile``; the counters are benchmarks/gallery_counters.py's.
+``--table``: the matrix-vector grid from a file of tables of measured choices, where no run was made since it was.
 Between the markers ``<!-- figures: NAME -->`` and ``<!-- end -->`` everything is replaced, nothing else is touched.
 """
 
@@ -78,7 +79,8 @@ def matvec(records: list[Record]) -> str:
         )
         if "host_us" in r:
             ends[name] = r["host_us"]["torch"] / r["host_us"]["ours"]
-    columns = [(layout, dtype) for dtype in ("float32", "bfloat16") for layout in ("A @ x", "A.T @ x")]
+    half = "bfloat16" if any("bfloat16" in title for title in ratios) else "float16"
+    columns = [(layout, dtype) for dtype in ("float32", half) for layout in ("A @ x", "A.T @ x")]
     lines = [HEAD, *(summary(title, each) for title, each in ratios.items())]
     lines.append(summary("all", {name: ratio for each in ratios.values() for name, ratio in each.items()}))
     if ends:
@@ -88,6 +90,23 @@ def matvec(records: list[Record]) -> str:
     for shape, row in cells.items():
         lines.append(f"| {shape[0]} x {shape[1]} | " + " | ".join(row.get(column, "") for column in columns) + " |")
     return "\n".join(lines)
+
+
+def chosen(table: Record) -> list[Record]:
+    """A table's matrix-vector rows as records of a run: the chosen plan, and PyTorch beside it."""
+    names = {4: "float32", 2: "float16"}
+    return [
+        {
+            "kernel": "matvec",
+            "shape": [k, m] if transposed else [m, k],
+            "layout": "A.T @ x" if transposed else "A @ x",
+            "dtype": names[size],
+            "plan": row["recipe"] + ":",
+            "device_us": {"ours": [row["us"][row["recipe"]]], "torch": [row["us"]["torch"]]},
+        }
+        for row in table["kernels"]["matvec"]
+        for size, transposed, m, k in [row["at"]]
+    ]
 
 
 def softmax(records: list[Record], compiled: list[Record]) -> str:
@@ -178,19 +197,24 @@ def counters(emulated: Path, ncu: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", type=Path, nargs="?")
     parser.add_argument("compiled", type=Path, nargs="?")
     parser.add_argument("--counters", type=Path, nargs=2)
+    parser.add_argument("--table", type=Path)
     given = parser.parse_args()
-    records = json.loads(given.run.read_text())
-    compiled = json.loads(given.compiled.read_text()) if given.compiled else []
-    texts = {
-        "wide": wide(records),
-        "matvec": matvec(records),
-        "softmax": softmax(records, compiled),
-        "linear": linear(records, compiled),
-        "errors": errors(records),
-    }
+    texts: dict[str, str] = {}
+    if given.run:
+        records = json.loads(given.run.read_text())
+        compiled = json.loads(given.compiled.read_text()) if given.compiled else []
+        texts = {
+            "wide": wide(records),
+            "matvec": matvec(records),
+            "softmax": softmax(records, compiled),
+            "linear": linear(records, compiled),
+            "errors": errors(records),
+        }
+    if given.table:
+        texts["matvec"] = matvec(chosen(json.loads(given.table.read_text())))
     if given.counters:
         texts["counters"] = counters(*given.counters)
     page = PAGE.read_text()
