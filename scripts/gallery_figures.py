@@ -94,7 +94,7 @@ def matvec(records: list[Record]) -> str:
 
 def chosen(table: Record) -> list[Record]:
     """A table's matrix-vector rows as records of a run: the chosen plan, and PyTorch beside it."""
-    names = {4: "float32", 2: "float16"}
+    names = {4: "float32", 2: "bfloat16"}  # as the tuner draws them
     return [
         {
             "kernel": "matvec",
