@@ -14,6 +14,7 @@ from kernelwright.explain import (
     experiment,
     interface,
     launch,
+    logic,
     memory,
     performance,
     refused,
@@ -37,6 +38,7 @@ _FAMILIES: tuple[Callable[[Case], Iterator[Cause]], ...] = (
     memory.causes,
     sync.causes,
     warp.causes,
+    logic.causes,
     refused.causes,
     semantic.causes,
 )
