@@ -17,7 +17,7 @@ from pathlib import Path
 from kernelwright import outcome, settings
 from kernelwright.confirmation import Confirmation
 from kernelwright.errors import EXIT_NO, EXIT_YES, UsageError
-from kernelwright.explain import advice, explain
+from kernelwright.explain import advice, explain, remarks
 from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.stage import measure
 from kernelwright.prebuild import Prebuild
@@ -156,6 +156,7 @@ def check(
         outputs=tuple(seen.facts),
         numerics=seen.numerics(),
         experiments=tuple(seen.experiments),
+        conduct=seen.conduct,
         device=seen.device,
     )
     causes = sanitized.all_causes(explain(evidence))
@@ -170,7 +171,7 @@ def check(
         build=builds,
         numerics=evidence.numerics,
         timing=measured.timing,
-        advice=advice(evidence),
+        advice=(*advice(evidence), *remarks(evidence)),
         counters=evidence.counters,
         launches=evidence.launches,
         findings=evidence.findings,

@@ -421,6 +421,36 @@ class Experiment:
 
 
 @dataclass(frozen=True)
+class OperatorFact:
+    """One of PyTorch's operators that a forward pass ran."""
+
+    name: str
+    shape: tuple[int, ...]
+    """Of its first result."""
+    line: int = 0
+    """Line of the candidate that asked for it; 0 where that is not known."""
+
+
+@dataclass(frozen=True)
+class Conduct:
+    """What was seen of how a candidate comes to its outputs."""
+
+    replaced: tuple[str, ...] = ()
+    """Functions that clocks and comparisons rest on, which its file or its calls replaced."""
+    operators: tuple[OperatorFact, ...] | None = None
+    """PyTorch's operators in one forward pass, allocations, views and copies left out; None where nobody watched."""
+    reads_input: bool | None = None
+    """Whether an operator was given an input, or an input was returned; None where nobody watched."""
+    reference_operators: tuple[OperatorFact, ...] | None = None
+    """The same of the reference."""
+    reference_reads_input: bool | None = None
+    same_in_all_trials: bool = False
+    """Whether several trials had the same outputs, bit for bit, for different inputs."""
+    returned_again: tuple[int, int] | None = None
+    """A wrong trial, and the right one before it whose outputs were returned bit for bit; counted from 1."""
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Everything the stages saw: the only input of explain."""
 
@@ -443,6 +473,7 @@ class Evidence:
     numerics: Numerics | None = None
     experiments: tuple[Experiment, ...] = ()
     """Changed references that the outputs of the first wrong trial are right for; the likeliest first."""
+    conduct: Conduct = field(default_factory=Conduct)
     device: DeviceFact | None = None
 
 
@@ -458,7 +489,7 @@ class Verdict:
     """Constants of the problem that ``--set`` changed."""
     causes: tuple[Cause, ...] = ()
     advice: tuple[Cause, ...] = ()
-    """What makes a correct candidate slow, of the family ``performance``; never a reason for the verdict."""
+    """What makes a correct candidate slow, or goes wrong elsewhere; never a reason for the verdict."""
     build: tuple[BuildRecord, ...] = ()
     numerics: Numerics | None = None
     timing: Timing | None = None

@@ -1,4 +1,4 @@
-"""A loop and its launch, followed with the launch's own numbers; right ones, and loops that cannot be followed, are silent."""
+"""A loop and its launch, followed with the launch's own numbers; right and unknown loops are silent."""
 
 from __future__ import annotations
 

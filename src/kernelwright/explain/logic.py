@@ -90,8 +90,8 @@ def _repeated_work(case: Case, fact: LaunchFact, kernel: Function, wrong: Mismat
         yield case.cause(
             "logic.repeated-work",
             Stage.JUDGE,
-            f"Each of the {blocks} blocks of {access.kernel(fact.kernel)} starts at its own elements but goes on by one "
-            f"block ({loop['step']}), not by the whole grid: it adds what the later blocks add, too.",
+            f"Each of the {blocks} blocks of {access.kernel(fact.kernel)} starts at its own elements but goes on by "
+            f"one block ({loop['step']}), not by the whole grid: it adds what the later blocks add, too.",
             line=line,
             evidence=[
                 f"launched with {blocks} blocks of {fact.block[0]} threads",

@@ -64,15 +64,8 @@ def mutates_input(case: Case, changed: tuple[str, ...]) -> Cause:
 
 def weights(case: Case, note: str, confidence: Confidence) -> Cause:
     """Parameters differ: the first one that the candidate creates in another place or under another name."""
-    theirs = [name for name, _ in case.problem_tree.members("Model")]
-    ours = case.tree.members("ModelNew")
-    line, evidence = 0, ["constructed under the reference's seed, the parameters differ from the reference's", note]
-    for position, (name, at) in enumerate(ours):
-        if theirs and (position >= len(theirs) or theirs[position] != name):
-            line = at
-            expected = theirs[position] if position < len(theirs) else "nothing more"
-            evidence.append(f"the reference creates {', '.join(theirs)}; here comes {name} instead of {expected}")
-            break
+    line, expected = first_other_member(case)
+    evidence = ["constructed under the reference's seed, the parameters differ from the reference's", note, expected]
     return case.cause(
         "semantic.weights",
         Stage.JUDGE,
@@ -82,3 +75,13 @@ def weights(case: Case, note: str, confidence: Confidence) -> Cause:
         fix="Create the same layers, in the same order, under the same names as the reference.",
         confidence=confidence,
     )
+
+
+def first_other_member(case: Case) -> tuple[int, str]:
+    """Where the candidate first creates another member than the reference does, and what; 0 where it does not."""
+    theirs = [name for name, _ in case.problem_tree.members("Model")]
+    for position, (name, at) in enumerate(case.tree.members("ModelNew")):
+        if theirs and (position >= len(theirs) or theirs[position] != name):
+            expected = theirs[position] if position < len(theirs) else "nothing more"
+            return at, f"the reference creates {', '.join(theirs)}; here comes {name} instead of {expected}"
+    return 0, ""

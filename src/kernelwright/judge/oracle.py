@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from kernelwright.judge.eager import EagerMode
+from kernelwright.judge.operators import Watch
 from kernelwright.worker.tree import leaves, map_tensors
 
 CHUNK_BYTES = 512 << 20
@@ -75,11 +76,13 @@ class Reference:
         torch.manual_seed(seed)
         states = _generators()
         started = time.perf_counter()
-        with torch.no_grad(), _Largest() as largest:
+        with torch.no_grad(), _Largest() as largest, Watch(inputs) as watch:
             self.outputs = model(*inputs)
         _wait()
         self.seconds = time.perf_counter() - started
         self.largest_bytes = largest.bytes
+        self.operators = watch.operators
+        self.reads_input = watch.reads(self.outputs)
         self.random = not all(torch.equal(a, b) for a, b in zip(states, _generators(), strict=True))
         """Whether the forward pass draws random numbers (dropout): no second implementation can draw the same."""
         self.leaves = [_as_tensor(value) for _, value in leaves(self.outputs, "output")]

@@ -22,10 +22,12 @@ import torch
 
 from kernelwright.candidate import load
 from kernelwright.errors import KernelwrightError
+from kernelwright.judge.operators import Watch
 from kernelwright.records import to_json
 from kernelwright.worker import limits, memory
-from kernelwright.worker.devices import DEVICES, Opening, Place
+from kernelwright.worker.devices import DEVICES, Cuda, Opening, Place
 from kernelwright.worker.frames import exception_fact
+from kernelwright.worker.guarded import Guard
 from kernelwright.worker.inputs import Drawn, Handed, Inputs
 from kernelwright.worker.nursery import INTERRUPT_SIGNAL
 from kernelwright.worker.parameters import checksum, parameter_names, table
@@ -75,6 +77,10 @@ class _Session:
         self.arguments: list[Any] = []
         self.seed = 0
         self.checksums: dict[str, int] = {}
+        self.watch: Watch | None = None
+        """What the last forward pass ran, where it was watched."""
+        self.reads = False
+        self.guard: Guard | None = None
 
     def say(self, doing: str) -> None:
         """Tell the supervisor what comes next."""
@@ -119,6 +125,7 @@ class _Session:
     def on_load(self, request: dict[str, Any], fds: list[int]) -> None:
         """Run the candidate's file; extensions are built on the way."""
         self.say("loading the candidate")
+        self.guard = Guard()
         started = time.perf_counter()
         self.module = load.load(self.file, self.text)
         self._reply("load", {"seconds": time.perf_counter() - started}, [])
@@ -171,7 +178,7 @@ class _Session:
             self.say(f"{what}, a second time")
             seed_all(int(request["seed"]))
             kept = map_tensors(value, lambda t: t.detach().clone())
-            again, _ = self._timed(given.values)
+            again = self._watched(given.values)
             repeat = _distance(kept, again)
             value = kept
             self.say(f"after {what}")
@@ -179,7 +186,11 @@ class _Session:
         given.close()
         del value
         limits.raise_data(-own)
-        body = {"outputs": packed, "tensors": described, "seconds": seconds, "mutated": mutated, "repeat": repeat}
+        body: dict[str, Any] = {"outputs": packed, "tensors": described, "seconds": seconds}
+        body |= {"mutated": mutated, "repeat": repeat}
+        if self.watch is not None:
+            body |= {"operators": to_json(self.watch.operators), "reads": self.reads}
+            self.watch = None
         if request["trial"] == 0:
             body["counters"] = to_json(self.device.counters())
         self._reply("forward", {**body, "device": self.device.name}, fds_out)
@@ -250,6 +261,21 @@ class _Session:
         self.device.synchronize()
         return value, time.perf_counter() - started
 
+    def _watched(self, inputs: list[Any]) -> Any:
+        """A forward pass whose operators are noted; the device has kernels of its own to tell of, a GPU does not."""
+        assert self.device is not None
+        if isinstance(self.device, Cuda):
+            return self._timed(inputs)[0]
+        watch = Watch(inputs, file=self.file)
+        try:
+            with watch:
+                value, _ = self._timed(inputs)
+        # Compiled code does not run under a mode; what is the candidate's own fault is raised again below.
+        except Exception:
+            return self._timed(inputs)[0]
+        self.watch, self.reads = watch, watch.reads(value)
+        return value
+
     def _outputs(self, value: Any) -> tuple[Any, list[int], list[dict[str, Any]]]:
         packed, tensors = _crossing(value)
         del value
@@ -269,6 +295,9 @@ class _Session:
             close_all(fds)
             return
         self.flush()
+        replaced = self.guard.replaced() if self.guard is not None else []
+        if replaced:
+            self.channel.send({"replaced": replaced})
         sys.stdout.flush()
         sys.stderr.flush()
         self.channel.send({"reply": operation, **body}, fds)

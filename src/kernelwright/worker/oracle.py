@@ -25,7 +25,7 @@ from kernelwright.worker.frames import exception_fact
 from kernelwright.worker.inputs import Drawn, Handed, put_on
 from kernelwright.worker.judging import Judging, first_line
 from kernelwright.worker.known import Known
-from kernelwright.worker.parameters import table
+from kernelwright.worker.parameters import checksum, table
 from kernelwright.worker.recipe import Recipe, drawn
 from kernelwright.worker.seeds import seed_all
 from kernelwright.worker.tree import CannotCross, pack, unpack
@@ -49,6 +49,16 @@ def main(channel: Channel, config: dict[str, Any]) -> None:
             problems_own = session.foreign or bool(fact.frames)
             kind = "error" if problems_own else "fault"
             channel.send({"reply": request["op"], kind: to_json(fact), "during": session.doing})
+
+
+SUMMED = 1 << 22
+"""Elements of an output, evenly spread, that a checksum is taken of."""
+
+
+def _sampled_sum(tensor: torch.Tensor) -> int:
+    reach = memory.extent_bytes(tensor) // tensor.element_size() if tensor.numel() else 0
+    step = max(1, reach // SUMMED)
+    return checksum(tensor.as_strided((reach // step,), (step,)))
 
 
 class _Session:
@@ -124,7 +134,12 @@ class _Session:
         if self.judging.reference is None:
             self.known.mutated = self.judging.refer(self.known.key[0])
         assert self.judging.reference is not None
-        self._reply("reference", {"mutated": self.known.mutated, "random": self.judging.reference.random}, [])
+        reference = self.judging.reference
+        body = {"mutated": self.known.mutated, "random": reference.random}
+        # What operators there are does not depend on the trial.
+        if request.get("operators"):
+            body |= {"operators": to_json(reference.operators), "reads": reference.reads_input}
+        self._reply("reference", body, [])
 
     def on_oracle(self, request: dict[str, Any], fds: list[int]) -> None:
         """Make the oracle of what the reference computed; reply with how."""
@@ -155,9 +170,10 @@ class _Session:
         judgement = self.judging.judged(value, devices, str(request["device"]), asked)
         assert self.judging.oracle is not None
         tried: tuple[Experiment, ...] = ()
-        if not judgement.passed and request["experiment"]:
+        if not judgement.passed and request.get("experiment"):
             self.doing = "the experiments"
             tried = self.judging.experimented(value, asked)
+        sums = [_sampled_sum(item.tensor) for item in mapped]
         for item in mapped:
             item.close()
         self._reply(
@@ -168,6 +184,7 @@ class _Session:
                 "notes": list(judgement.notes),
                 "impostors": None if judgement.impostors is None else list(judgement.impostors),
                 "passed": judgement.passed,
+                "sums": sums,
                 "experiments": to_json(tried),
                 "oracle": self.judging.oracle.how,
                 "atol": self.judging.tolerance(asked[0]),

@@ -22,6 +22,7 @@ from kernelwright.records import (
     Experiment,
     Finding,
     LaunchFact,
+    OperatorFact,
     OutputFact,
     OutputNumerics,
     ProcessExit,
@@ -38,6 +39,7 @@ from kernelwright.worker.supervisor import Message, Supervisor, Worker, WorkerEn
 from kernelwright.worker.weights import agree, why_not_loadable
 from kernelwright.worker.wire import close_all
 
+_OPERATORS: Any = tuple[OperatorFact, ...] | None
 SLOW_SECONDS = 60.0
 """Once a trial has failed, further ones are run only while the check is younger than this."""
 OPEN_SECONDS = 900.0
@@ -159,7 +161,7 @@ class Road:
         request |= {key: given[key] for key in ("recipe", "sums", "inputs", "tensors") if key in given}
         self._hand_on(self.candidate, request, fds)
         # The reference is computed while the candidate runs.
-        self.supervisor.post(self.oracle, {"op": "reference"})
+        self.supervisor.post(self.oracle, {"op": "reference", "operators": index == 0})
         self.supervisor.post(self.oracle, {"op": "oracle"})
         try:
             done, out = self._ask_candidate("forward", Stage.RUN)
@@ -198,6 +200,7 @@ class Road:
         notes = list(judged["notes"])
         if done["repeat"]:
             notes.append(f"a second run on the same inputs differs by up to {float(done['repeat']):.3g}")
+        self._note_conduct(done, made, [int(n) for n in judged["sums"]], passed=bool(judged["passed"]))
         trial = Trial(
             seed=seed,
             passed=bool(judged["passed"]),
@@ -206,6 +209,25 @@ class Road:
             seconds=float(done["seconds"]),
         )
         return trial, [from_json(OutputFact, item) for item in judged["facts"]]
+
+    def _note_conduct(self, done: dict[str, Any], made: dict[str, Any], sums: list[int], *, passed: bool) -> None:
+        conduct = self.seen.conduct
+        if done.get("reads") is not None and "operators" in made:
+            ours, theirs = (from_json(_OPERATORS, one["operators"]) for one in (done, made))
+            conduct = replace(
+                conduct,
+                operators=ours,
+                reads_input=bool(done["reads"]),
+                reference_operators=theirs,
+                reference_reads_input=bool(made["reads"]),
+            )
+        for number, trial in enumerate(self.seen.trials):
+            again = trial.passed and not passed and sums and sums == self.seen.sums[number]
+            if again and conduct.returned_again is None:
+                conduct = replace(conduct, returned_again=(len(self.seen.trials) + 1, number + 1))
+        self.seen.sums.append(sums)
+        same = len(self.seen.sums) > 1 and all(one == sums for one in self.seen.sums)
+        self.seen.conduct = replace(conduct, same_in_all_trials=same and bool(sums))
 
     # ---- weights ---------------------------------------------------------------------------------------------------
     def _load_state(self) -> None:
@@ -325,6 +347,8 @@ class Road:
             elif "launches" in event:
                 self.seen.launches = [from_json(LaunchFact, item) for item in event["launches"]]
                 self.seen.device = from_json(DeviceFact, event["device"])
+            elif "replaced" in event:
+                self.seen.conduct = replace(self.seen.conduct, replaced=from_json(tuple[str, ...], event["replaced"]))
             elif "stopped_at" in event:
                 self.seen.kernel_frames = from_json(tuple[SourceLine, ...], event["stopped_at"])
             elif "leaving" in event:

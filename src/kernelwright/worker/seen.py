@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from kernelwright.counters.records import KernelCounters
 from kernelwright.records import (
     BuildRecord,
+    Conduct,
     DeviceFact,
     ExceptionFact,
     Experiment,
@@ -39,6 +40,9 @@ class Seen:
     """Of the first trial's forward pass, where they were asked for and it ended."""
     facts: list[OutputFact] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
+    conduct: Conduct = field(default_factory=Conduct)
+    sums: list[list[int]] = field(default_factory=list)
+    """Checksums of each trial's outputs."""
     experiments: list[Experiment] = field(default_factory=list)
     mutated: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
