@@ -408,7 +408,7 @@ class Experiment:
     """A change to the reference that makes its outputs the candidate's: what the candidate computes instead."""
 
     variant: str
-    """Name in the table of variants (``kernelwright.judge.variants``), or ``output-strides``."""
+    """Name in the table of variants (``kernelwright.judge.variants``), or ``output-strides`` or ``input-strides``."""
     said: str
     """What was changed, to be put behind "with": ``the tanh approximation of GELU in place of the exact one``."""
     max_abs_error: float

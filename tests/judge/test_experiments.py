@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from kernelwright.explain import CAUSES
 from kernelwright.explain.experiment import ROWS
-from kernelwright.judge.experiments import experiments, reinterpreted
+from kernelwright.judge.experiments import experiments, on_other_inputs, reinterpreted
 from kernelwright.judge.variants import VARIANTS
 from kernelwright.records import Experiment
 
@@ -143,6 +143,23 @@ def test_an_output_filled_in_rows_under_other_strides_is_read_off_its_memory() -
     assert reinterpreted([right.t().contiguous().t() + 1], [right], atol=1e-4, rtol=1e-4) is None
 
 
+def test_an_input_with_other_strides_is_read_off_its_memory() -> None:
+    x = torch.randn(9, 6).t()
+    wide = [x.double()]
+
+    def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [torch.relu(inputs[0])]
+
+    filled = torch.relu(x.as_strided((6, 9), (9, 1)))
+    found = experiments(
+        [filled], lambda: run(wide), run(wide), [0.0], atol=1e-4, rtol=1e-4, unchanged=on_other_inputs(wide, run)
+    )
+    assert [(one.variant, one.said) for one in found] == [
+        ("input-strides", "the memory of input 0 read in rows, although its strides are (1, 6)")
+    ]
+    assert list(on_other_inputs([torch.randn(3, 4), 5], run)) == []
+
+
 def test_every_variant_is_explained_and_every_explanation_has_a_variant() -> None:
-    assert set(ROWS) == {*VARIANTS, "output-strides"}
+    assert set(ROWS) == {*VARIANTS, "output-strides", "input-strides"}
     assert {row.cause for row in ROWS.values()} <= set(CAUSES)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from kernelwright.judge.experiments import experiments, reinterpreted
+from kernelwright.judge.experiments import experiments, on_other_inputs, reinterpreted
 from kernelwright.judge.judge import Judgement, Yardsticks, judge, take_yardsticks
 from kernelwright.judge.oracle import Oracle, Reference, double_model
 from kernelwright.records import Experiment
@@ -129,7 +129,16 @@ class Judging:
                  for a, b in zip(own, exact, strict=True)]  # fmt: skip
         mine = [leaf[rows] if leaf.dim() and leaf.shape == whole.shape else leaf
                 for leaf, whole in zip(mine, reference.leaves, strict=True)]  # fmt: skip
-        return experiments(mine, lambda: oracle.run_sample(inputs), exact, slack, atol=atol, rtol=rtol)
+        return experiments(
+            mine,
+            lambda: oracle.run_sample(inputs),
+            exact,
+            slack,
+            atol=atol,
+            rtol=rtol,
+            # Rows that were cut out lie in memory of their own.
+            unchanged=on_other_inputs(inputs, oracle.run_sample) if rows == slice(None) else (),
+        )
 
     def tolerance(self, chosen: float | None) -> float:
         """The tolerance asked for, or KernelBench's for the reference's dtype: 1e-2 for half types, else 1e-4."""
