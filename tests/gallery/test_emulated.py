@@ -64,7 +64,7 @@ def test_a_measured_plan_is_right_and_has_no_finding(
     options = CheckOptions(sets=sets, device="emulated", confirm=False, timeout_s=800)
     verdict = check(PROBLEMS / f"{problem}.py", candidate, options=options, progress=lambda _: None)
     assert verdict.verdict == "correct", verdict.causes
-    assert not verdict.causes
+    assert not verdict.causes and not verdict.advice
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_the_portable_variant_is_right_and_has_no_finding(
     options = CheckOptions(sets=sets, device="emulated", confirm=False, timeout_s=800)
     verdict = check(PROBLEMS / f"{problem}.py", candidate, options=options, progress=lambda _: None)
     assert verdict.verdict == "correct", verdict.causes
-    assert not verdict.causes
+    assert not verdict.causes and not verdict.advice
