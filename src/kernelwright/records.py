@@ -418,6 +418,8 @@ class Experiment:
     rms_error: float
     exact: bool = True
     """False where only number and size of the errors agree, as is all that rounding errors can."""
+    compared: int = 0
+    """Elements that were compared: those of some rows where the reference takes long."""
 
 
 @dataclass(frozen=True)

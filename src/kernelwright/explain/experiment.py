@@ -175,9 +175,9 @@ def named(case: Case, shown: Experiment, row: Row, line: int) -> Cause:
     said = ", or ".join([shown.said, *others])
     if shown.exact:
         seen = (
-            f"every element agrees with the reference changed so, NaN and infinity included: the largest difference is "
-            f"{shown.max_abs_error:.3g}; beside the reference as it is, it is {shown.max_abs_error_before:.3g} where "
-            f"both are finite"
+            f"all {shown.compared} elements that were compared agree with the reference changed so, NaN and infinity "
+            f"included: the largest difference is {shown.max_abs_error:.3g}; beside the reference as it is, it is "
+            f"{shown.max_abs_error_before:.3g} where both are finite"
         )
         sentence = f"The output is the reference's with {said}: {row.because}."
     else:

@@ -3,8 +3,8 @@
 Why: "every element differs" helps nobody; that the outputs are those of the same model with the tanh GELU, or with the
 bias along another axis, says what the kernel computes. The rule: the reference runs in float64, on rows few enough to
 be run many times, with one operator replaced as :mod:`kernelwright.judge.variants` offers; what is told agrees at every
-element, to the tolerance and at least ten times better than with the unchanged reference. Run only beside a wrong
-result, and for ``SECONDS`` at most.
+element of them, to the tolerance and at least ten times better than with the unchanged reference. Run only beside a
+wrong result, and for ``SECONDS`` at most.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from kernelwright.judge.variants import STATISTICAL, VARIANTS, Call, Change, cha
 from kernelwright.records import Experiment
 
 SECONDS = 4.0
-"""How long all experiments may take; one that is running is not broken off."""
+"""How long all experiments may take: one that would take as long as the longest before is not begun beyond that."""
+RUN_SECONDS = 0.05
+"""About how long the reference may run on the rows that are tried."""
 BETTER = 0.1
 """Share of the error that may be left."""
 LIKE = 4.0
@@ -108,9 +110,10 @@ def experiments(
     """
     if any(one.shape != other.shape for one, other in zip(mine, exact, strict=True)):
         return ()
-    stop = time.monotonic() + SECONDS
+    began = time.monotonic()
     with _Listing() as listing:
         run()
+    longest = time.monotonic() - began
     tried: dict[Choice, Experiment] = {}
     for choice, on_others in unchanged:
         found = _compared(choice, mine, on_others(), exact, slack, atol, rtol)
@@ -118,7 +121,8 @@ def experiments(
             return (found,)
     order = list(VARIANTS)
     for choice in sorted(_worth(listing.choices), key=lambda choice: order.index(choice.variant)):
-        if time.monotonic() > stop:
+        at = time.monotonic()
+        if at + longest > began + SECONDS:
             break
         try:
             with _Changed(choice):
@@ -127,6 +131,7 @@ def experiments(
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
             continue
         found = _compared(choice, mine, outputs, exact, slack, atol, rtol)
+        longest = max(longest, time.monotonic() - at)
         if found is not None:
             tried[choice] = found
     least = min((found.rms_error for found in tried.values()), default=0.0)
@@ -222,7 +227,8 @@ def _compared(
     rms, rms_before = math.sqrt(squares / max(1, count)), math.sqrt(before / max(1, count))
     if not statistical and not rms <= BETTER * rms_before and not mended:
         return None
-    return Experiment(choice.variant, choice.said, largest, largest_before, rms, exact=not statistical)
+    total = sum(one.numel() for one in mine)
+    return Experiment(choice.variant, choice.said, largest, largest_before, rms, not statistical, total)
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor, atol: float, rtol: float) -> torch.Tensor:

@@ -181,11 +181,14 @@ class Oracle:
         """Let the reference stand in after ``NotRows``."""
         self._fall_back(why)
 
-    def sample(self) -> tuple[list[Any], slice] | None:
-        """Float64 inputs of some rows, small enough to be run many times, and the rows; None where nothing is exact."""
+    def sample(self, *, seconds: float = SAMPLE_SECONDS) -> tuple[list[Any], slice] | None:
+        """Float64 inputs of some rows, and the rows; None where nothing is exact.
+
+        ``seconds`` is about how long the reference may run on them in its own dtype.
+        """
         if not self.exact:
             return None
-        share = SAMPLE_SECONDS / max(self._reference.seconds, 1e-9)
+        share = seconds / max(self._reference.seconds, 1e-9)
         elements = sum(x.numel() for _, x in leaves(self._reference.inputs, "") if isinstance(x, torch.Tensor))
         if self._whole is not None and share >= 1 and elements <= SAMPLE_ELEMENTS:
             return self._converted(self._reference.inputs), slice(None)

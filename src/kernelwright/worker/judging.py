@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from kernelwright.judge.experiments import experiments, on_other_inputs, reinterpreted
+from kernelwright.judge.experiments import RUN_SECONDS, experiments, on_other_inputs, reinterpreted
 from kernelwright.judge.judge import Judgement, Yardsticks, judge, take_yardsticks
 from kernelwright.judge.oracle import Oracle, Reference, double_model
 from kernelwright.records import Experiment
@@ -119,7 +119,7 @@ class Judging:
         strided = reinterpreted(mine, reference.leaves, atol=atol, rtol=rtol)
         if strided is not None:
             return (strided,)
-        sample = oracle.sample()
+        sample = oracle.sample(seconds=RUN_SECONDS)
         if sample is None:
             return ()
         inputs, rows = sample
