@@ -175,7 +175,7 @@ def test_a_measured_recipe_that_a_shape_cannot_have_leaves_the_rule(monkeypatch:
 
 def test_a_plan_reads_as_a_sentence() -> None:
     assert str(matvec._rule(2048, 1 << 20, 4, True, False, 132, True)) == (
-        "ring: 4 rows x 4 KB x 10 stages, 32 segments of 32768, posted, 16-byte loads"
+        "ring: 4 rows x 4 KB x 10 stages, 32 segments of 32768, then combine, 16-byte loads"
     )
     assert str(softmax._rule(8192, softmax.ROWS, True)) == (
         "block: 256 threads a block, 1 block a row, 16-byte loads and stores"

@@ -1165,8 +1165,7 @@ def _rule(M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms: i
         return _narrow(M, K, pieces, aligned, sms)
     size, ringable, unit = M * K * itemsize, hopper and aligned and K % per_piece == 0, 256 * per_piece
     if ringable and K * itemsize >= 16384 and (size >= 1 << 29 or (4 <= M < 3 * sms and size >= 32 << 20)):
-        plan = _choose_ring(M, K, itemsize, sms)
-        return replace(plan, posted=1 < plan.segments <= MAIL // M)
+        return _choose_ring(M, K, itemsize, sms)  # with a second kernel: posting was not measured at such sizes
     in_row = -(-K // unit)  # loads a thread for one row
     if 3 * sms <= M:  # enough rows: eight loads a thread from as many rows as that takes, if blocks enough remain
         rows = next(r for r in (8, 4, 2, 1) if r == 1 or (r * in_row <= 8 and 2 * r * sms <= M))
