@@ -990,9 +990,10 @@ class Plan:
     cluster: int
     """How many blocks a cluster has: all segments, whose sums it adds (Hopper); 1: none."""
     rows: int
-    """Rows a block (direct), or warps of a block that stand below one another (strip)."""
+    """Rows a block (direct); blocks a multiprocessor that stay for all rows, 0: a block for each cut (narrow); whether
+    x is staged in shared memory (walk)."""
     lanes: int
-    """Lanes that share a row (narrow), or column pieces a warp is wide (strip)."""
+    """Lanes that share a row (narrow), or pieces of 16 bytes that a block is wide (walk)."""
     posted: bool = False
     """Whether the blocks, all of which run at once, hand each other the segments' sums."""
     depth: int = 8
