@@ -20,6 +20,7 @@ KEPT_BYTES = 2 << 30
 
 
 INSTEAD = "--device emulated needs none"
+"""What to do without a GPU: the hint of both errors."""
 
 
 def open(place: str) -> None:
