@@ -120,18 +120,18 @@ def softmax_plans():
 def test_a_softmax_plan_holds_its_row() -> None:
     for N, itemsize, aligned, hopper, name, plan in softmax_plans():
         where = (N, itemsize, aligned, hopper, name, plan)
-        pieces = 16 // itemsize
+        pieces = 16 // itemsize if plan.aligned else 1
         shift = pieces - 1 if plan.aligned == softmax.WHOLE else 0
-        width = -(-(N + shift) // (plan.blocks * pieces)) * pieces if plan.variant == softmax.STREAM else N
+        width = -(-(N + shift) // (plan.blocks * pieces)) * pieces
         longest = {softmax.WARP: 1024, softmax.ONLINE: 1 << 31, softmax.TORCH: 1 << 31}
-        assert longest.get(plan.variant, plan.threads * 32) >= width, where
-        if plan.variant == softmax.BLOCK:
-            assert plan.threads in ((64, 128, 256, 512, 1024) if plan.aligned else (256, 1024)), where
-        if plan.variant == softmax.STREAM:
-            assert hopper and aligned and plan.blocks in (1, 2, 4, 8) and plan.aligned == aligned, where
-            assert plan.threads in ((256, 512, 1024) if aligned == softmax.ROWS else (256, 1024)), where
-        else:
+        values = softmax.VALUES.get((plan.variant, plan.aligned), {}).get(plan.threads, 0)
+        assert longest.get(plan.variant, plan.threads * values) >= width, where
+        assert hopper or (plan.blocks == 1 and plan.variant != softmax.STREAM), where
+        if plan.variant in (softmax.BLOCK, softmax.STREAM):
+            assert plan.aligned == aligned and plan.blocks in (1, 2, 4, 8, 16), where
+        elif plan.variant != softmax.TORCH:
             assert plan.aligned in (0, softmax.ROWS) and plan.blocks == 1, where
+        assert aligned or plan.variant != softmax.STREAM, where
 
 
 def test_a_linear_plan_gives_every_part_at_least_one_step() -> None:
@@ -177,8 +177,8 @@ def test_a_plan_reads_as_a_sentence() -> None:
     assert str(matvec._rule(2048, 1 << 20, 4, True, False, 132, True)) == (
         "ring: 4 rows x 4 KB x 10 stages, 32 segments of 32768, then combine, 16-byte loads"
     )
-    assert str(softmax._rule(8192, softmax.ROWS, True)) == (
-        "block: 256 threads a block, 1 block a row, 16-byte loads and stores"
+    assert str(softmax._rule(8192, 4, softmax.ROWS, True)) == (
+        "block: 512 threads a block, 1 block a row, 16-byte loads and stores"
     )
     assert str(linear._rule(1024, 8192, 8192, 132, True)) == (
         "split x, then hopper: wgmma, 128 x 128 tiles, K in 1 part"

@@ -20,7 +20,8 @@ def test_an_exported_kernel_imports_only_python_and_torch(name: str) -> None:
     modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert {module.split(".")[0] for module in modules} <= {
-        "__future__", "ctypes", "dataclasses", "functools", "math", "os", "torch", "typing", "weakref",
+        "__future__", "ctypes", "dataclasses", "functools", "math", "os", "pathlib", "torch", "typing",
+            "weakref",
     }  # fmt: skip
 
 
@@ -76,7 +77,7 @@ def test_explain_answers_with_the_plan_of_the_asked_device() -> None:
     assert told == [
         "split x, then portable: mma.sync, 128 x 128 tiles, K in 1 part",
         "  the rule: nothing near was measured on NVIDIA GeForce RTX 4090",
-        "block: 256 threads a block, 1 block a row, 16-byte loads and stores",
+        "block: 512 threads a block, 1 block a row, 16-byte loads and stores",
         "  the rule: nothing near was measured on NVIDIA GeForce RTX 4090",
     ]
     assert gallery.explain("matvec", 2048, 1 << 20, device="rtx4090").startswith("direct: ")

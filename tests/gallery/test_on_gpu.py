@@ -215,6 +215,33 @@ def test_every_softmax_recipe_takes_special_rows_as_torch_does() -> None:
                 assert torch.allclose(again, exact, rtol=1e-5, atol=1e-30, equal_nan=True), (N, name)
 
 
+def test_every_softmax_recipe_brings_warps_together_whatever_their_values() -> None:
+    k = softmax_kernel
+    hopper = k._device(0)[0]
+    for N in (1000, 4096, 16385, 32768, 65536):
+        z = torch.randn(9, N, device="cuda")
+        z *= torch.tensor([1e-3, 1.0, 30.0, 1e3, 1e6, 1e8, 2e9, 1e20, 5e37], device="cuda")[:, None]
+        z[1] += torch.arange(N, device="cuda") / N * 50  # each warp's highest value is another
+        z[3] -= 1e5
+        z[5] += 7e8
+        exact = torch.softmax(z.double(), 1)
+        for name, plan in k.recipes(9, N, 4, k.ROWS if N % 4 == 0 else k.WHOLE, hopper, False).items():
+            away = (k.softmax(z, plan=plan).double() - exact).abs().amax(1) / exact.amax(1)
+            assert bool((away < 2e-6).all()), (N, name, away.tolist())
+
+
+def test_softmax_of_many_long_rows_takes_bias_by_every_recipe() -> None:
+    k = softmax_kernel
+    for dtype in (torch.float32, torch.bfloat16):
+        for N in (8192, 16384, 16385, 40000, 50257):
+            z, bias = (torch.randn(300, N, device="cuda") * 2).to(dtype), torch.randn(N, device="cuda").to(dtype)
+            exact = torch.softmax(F.gelu(z.double() + bias.double()), 1)
+            aligned = k.ROWS if N * z.element_size() % 16 == 0 else k.WHOLE
+            for name, plan in k.recipes(300, N, z.element_size(), aligned, k._device(0)[0], False).items():
+                found = k.softmax(z, bias=bias, activation="gelu", plan=plan)
+                assert distance(found, exact) <= 2 * HALF_STEP[dtype], (dtype, N, name)
+
+
 def test_softmax_of_rows_that_begin_anywhere_takes_bias_and_masks() -> None:
     k = softmax_kernel
     for dtype in (torch.float32, torch.bfloat16):

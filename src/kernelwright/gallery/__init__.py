@@ -151,7 +151,7 @@ def softmax(
     activation: str | None = None,
 ) -> torch.Tensor:
     """softmax(activation(z + bias) * scale + mask) over the last dimension; see kernels/softmax.py."""
-    y: torch.Tensor = _torch_side().softmax(z, bias, mask, scale, activation)
+    y: torch.Tensor = (_side or _torch_side()).softmax(z, bias, mask, scale, activation)
     return y
 
 
