@@ -370,6 +370,72 @@ def test_linear_never_uses_a_stale_weight() -> None:
     assert right()
 
 
+def test_a_weight_written_on_one_stream_is_right_on_another() -> None:
+    x, w, b = layer(50, 200, 300)
+    for _ in range(3):
+        w.mul_(-1.5)
+        gallery.linear(x, w, b)
+        exact = x.double() @ w.double().t() + b.double()
+        torch.cuda.synchronize()
+        for stream in (torch.cuda.Stream(), torch.cuda.Stream()):
+            with torch.cuda.stream(stream):
+                found = [gallery.linear(x, w, b) for _ in range(3)]
+            stream.synchronize()
+            assert all(distance(z, exact) < 2e-6 for z in found)
+
+
+def test_a_weights_split_goes_with_the_weight() -> None:
+    x, w, _ = layer(50, 2048, 2048)
+    gallery.linear(x, w), gallery.linear(x, w)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    del w
+    assert before - torch.cuda.memory_allocated() >= 2 * 2048 * 2048 * 4
+
+
+def test_where_torch_was_faster_its_result_comes_without_gradient_and_in_its_dtype(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(matvec_kernel, "measured", lambda *_: (4, False, 64, 96, "torch"))
+    monkeypatch.setattr(linear_kernel, "measured", lambda *_: (8, 64, 96, "torch"))
+    matvec_kernel.forget_plans(), linear_kernel.forget_plans()
+    try:
+        with torch.enable_grad():
+            for A in (torch.randn(64, 96, device="cuda"), torch.randn(96, 64, device="cuda").t()):
+                A = A.detach().requires_grad_()
+                for x in (torch.randn(96, device="cuda"), torch.randn(96, 1, device="cuda")):
+                    for _ in range(2):
+                        with torch.autocast("cuda"):
+                            y = gallery.matvec(A, x)
+                        assert y.dtype == torch.float32 and not y.requires_grad and y.shape == (64, *x.shape[1:])
+                        assert distance(y, A.double() @ x.double()) < 2e-6
+            (x, w, b), z = layer(8, 64, 96), torch.randn(2, 4, 96, device="cuda")
+            w.requires_grad_()
+            functions = {
+                None: lambda v: v,
+                "gelu": F.gelu,
+                "gelu_tanh": lambda v: F.gelu(v, approximate="tanh"),
+                "relu": F.relu,
+                "silu": F.silu,
+            }
+            for given, bias in ((x, b), (x, None), (z, b)):
+                for activation, function in functions.items():
+                    exact = function(F.linear(given.double(), w.double(), None if bias is None else bias.double())) * 2
+                    for _ in range(2):
+                        with torch.autocast("cuda"):
+                            out = gallery.linear(given, w, bias, activation=activation, scale=2.0)
+                        assert out.dtype == torch.float32 and not out.requires_grad
+                        assert distance(out, exact) < 2e-6, activation
+            torch.set_float32_matmul_precision("high")  # then PyTorch's product may be TF32, and is not taken
+            try:
+                assert distance(gallery.linear(x, w, b), F.linear(x.double(), w.double(), b.double())) < 2e-6
+            finally:
+                torch.set_float32_matmul_precision("highest")
+    finally:
+        monkeypatch.undo()
+        matvec_kernel.forget_plans(), linear_kernel.forget_plans()
+
+
 def test_x_is_split_inside_the_product_as_in_front_of_it() -> None:
     """A new weight is split in front, and x beside it; with a kept split the product's kernel splits x itself."""
     for M, N, K in ((1024, 8192, 8192), (1000, 5000, 3000), (400, 1000, 2560), (200, 1000, 12000), (130, 300, 16384)):

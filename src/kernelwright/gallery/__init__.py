@@ -138,7 +138,7 @@ def _torch_side() -> Any:
 
 def matvec(A: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """A [M, K] @ x ([K] or [K, 1]) for float32, float16, bfloat16; see kernels/matvec.py."""
-    y: torch.Tensor = _torch_side().matvec(A, x)
+    y: torch.Tensor = (_side or _torch_side()).matvec(A, x)
     return y
 
 
@@ -170,13 +170,13 @@ def linear(
     residual: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """activation(x @ weight.T + bias) * scale + residual in float32 on the tensor cores; see kernels/linear.py."""
-    y: torch.Tensor = _torch_side().linear(x, weight, bias, activation, scale, residual)
+    y: torch.Tensor = (_side or _torch_side()).linear(x, weight, bias, activation, scale, residual)
     return y
 
 
 def linear_gelu_softmax(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """softmax(gelu(x @ weight.T + bias)) over the last dimension, float32; see kernels/linear_gelu_softmax.py."""
-    y: torch.Tensor = _torch_side().linear_gelu_softmax(x, weight, bias)
+    y: torch.Tensor = (_side or _torch_side()).linear_gelu_softmax(x, weight, bias)
     return y
 
 

@@ -1,8 +1,9 @@
 """The kernels as PyTorch operators, so that torch.compile keeps them whole and knows their results' shapes.
 
 Why: a compiled graph may hold registered operators only. The rule: outside torch.compile the kernel files' functions
-are called directly; an operator's own dispatch would cost more than a small kernel. The operators have no gradient;
-a backward pass through one raises.
+are called directly, first those that answer where a plan is remembered; an operator's own dispatch would cost more
+than a small kernel, and to ask whether a graph is being traced a tenth of one. (They answer plain tensors only, which
+what is traced without torch.compile is not.) The operators have no gradient; a backward pass through one raises.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from kernelwright.gallery.kernels import matvec as _matvec
 from kernelwright.gallery.kernels import softmax as _softmax
 
 _tables.install()
+_in_dynamo = torch.compiler.is_dynamo_compiling
 
 
 def _operator(name: str, function: Callable[..., torch.Tensor], fake: Callable[..., torch.Tensor]) -> Any:
@@ -67,10 +69,10 @@ _OPERATORS = {name: _operator(name, run, fake) for name, (run, fake) in _FUNCTIO
 
 def matvec(A: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """See :func:`kernelwright.gallery.matvec`."""
-    if torch.compiler.is_compiling():
-        made: torch.Tensor = _OPERATORS["matvec"](A, x)
-        return made
-    return _matvec.matvec(A, x)
+    made: torch.Tensor | None = None if _in_dynamo() else _matvec.known(A, x)
+    if made is None:
+        made = _OPERATORS["matvec"](A, x) if torch.compiler.is_compiling() else _matvec.matvec(A, x)
+    return made
 
 
 def softmax(
@@ -92,14 +94,26 @@ def linear(
     residual: torch.Tensor | None,
 ) -> torch.Tensor:
     """See :func:`kernelwright.gallery.linear`."""
+    number = _linear.ACTIVATIONS.get(activation)
+    if not (_in_dynamo() or residual is not None or number is None):
+        known: torch.Tensor | None = _linear.known(x, weight, bias, scale, number)
+        if known is not None:
+            return known
     if torch.compiler.is_compiling():
         made: torch.Tensor = _OPERATORS["linear"](x, weight, bias, activation, scale, residual)
         return made
     return _linear.linear(x, weight, bias, activation=activation, scale=scale, residual=residual)
 
 
+_GELU = _linear.ACTIVATIONS["gelu"]
+
+
 def linear_gelu_softmax(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """See :func:`kernelwright.gallery.linear_gelu_softmax`."""
+    if not _in_dynamo():
+        z: torch.Tensor | None = _linear.known(x, weight, bias, 1.0, _GELU)
+        if z is not None:
+            return _softmax.softmax(z, in_place=True)
     if torch.compiler.is_compiling():
         made: torch.Tensor = _OPERATORS["linear_gelu_softmax"](x, weight, bias)
         return made

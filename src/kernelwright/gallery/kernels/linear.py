@@ -46,6 +46,7 @@ import math
 import os
 import weakref
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -1037,10 +1038,22 @@ CPP_SOURCE = r"""
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#if __has_include(<torch/csrc/autograd/python_variable.h>)  // PyTorch's own headers, not a lighter stand-in for them
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+#define WITH_PYTHON
+#ifdef TORCH_HAS_CUDA
+#include <ATen/Context.h>
+#include <ATen/cuda/EmptyTensor.h>
+#define WITHOUT_DISPATCHER
+#endif
+#endif
+
 #include <array>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 
 extern "C" int linear_split(const float* x, int64_t x_stride, int M, void* x_hi, void* x_lo, float* undo_x,
@@ -1064,16 +1077,25 @@ void check_matrix(const torch::Tensor& t, const char* name) {
                 " must be a matrix with contiguous rows");
 }
 int64_t padded_of(const torch::Tensor& t) { return (t.size(1) + 63) / 64 * 64; }
+// Memory on t's device.
+torch::Tensor made(const torch::Tensor& t, at::IntArrayRef shape, at::ScalarType type) {
+#ifdef WITHOUT_DISPATCHER
+    return at::detail::empty_cuda(shape, type, t.device(), std::nullopt);
+#else
+    return torch::empty(shape, t.options().dtype(type));
+#endif
+}
 // A split operand in one allocation: planes hi and lo [rows, K rounded up to 64] of fp16, then the rows' factors.
-torch::Tensor made_for(const torch::Tensor& t) {
-    return torch::empty({t.size(0) * (padded_of(t) * 2 + 2)}, t.options().dtype(torch::kFloat16));
+torch::Tensor made_for(const torch::Tensor& t, int64_t rows, int64_t padded) {
+    const std::array<int64_t, 1> size{rows * (padded * 2 + 2)};
+    return made(t, at::IntArrayRef(size.data(), 1), torch::kFloat16);
 }
 struct Halves {
     char *hi = nullptr, *lo = nullptr;
     float* undo = nullptr;
     Halves() = default;
-    Halves(const torch::Tensor& t, const torch::Tensor& of) {
-        const int64_t plane = of.size(0) * padded_of(of) * 2;
+    Halves(const torch::Tensor& t, int64_t rows, int64_t padded) {
+        const int64_t plane = rows * padded * 2;
         hi = static_cast<char*>(t.data_ptr()), lo = hi + plane, undo = reinterpret_cast<float*>(lo + plane);
     }
 };
@@ -1093,33 +1115,43 @@ torch::Tensor zeros_for(const torch::Tensor& x, int64_t count, cudaStream_t stre
     return zeros;
 }
 
-constexpr int ROWS = 4;
+constexpr int ROWS = 4, TORCH = 5;
 struct Plan {
     int variant, splits, sms;
 };
 using Key = std::array<int64_t, 4>;  // device, M, N, K
 std::map<Key, Plan> plans;
 
-// `rows` needs no split; else W is split beside x, into w_split where that is to be kept, unless w_split already holds
-// it.
-torch::Tensor run(const torch::Tensor& x, const torch::Tensor& w, const std::optional<torch::Tensor>& w_split,
-                  bool is_split, const std::optional<torch::Tensor>& bias, const std::optional<torch::Tensor>& residual,
-                  double scale, int64_t activation, const Plan& plan) {
-    const c10::cuda::CUDAGuard guard(x.device());
+// The current device while it is another than x's; to set the same one again is not free.
+struct OnDeviceOf {
+    std::optional<c10::cuda::CUDAGuard> guard;
+    explicit OnDeviceOf(const torch::Tensor& x) {
+#ifdef WITHOUT_DISPATCHER
+        if (c10::cuda::current_device() == x.device().index()) return;
+#endif
+        guard.emplace(x.device());
+    }
+};
+
+// x holds M rows of w's columns, `stride` apart; the result has `shape`. `rows` needs no split; else W is split beside
+// x, into w_split where that is to be kept, unless w_split already holds it.
+torch::Tensor run(const torch::Tensor& x, int64_t M, int64_t stride, at::IntArrayRef shape, const torch::Tensor& w,
+                  const torch::Tensor* w_split, bool is_split, const torch::Tensor* bias,
+                  const torch::Tensor* residual, double scale, int64_t activation, const Plan& plan) {
+    const OnDeviceOf guard(x);
     const auto stream = c10::cuda::getCurrentCUDAStream().stream();
-    const int64_t M = x.size(0), N = w.size(0);
-    const int K = static_cast<int>(x.size(1)), padded = static_cast<int>(padded_of(x));
+    const int64_t N = w.size(0);
+    const int K = static_cast<int>(w.size(1)), padded = static_cast<int>(padded_of(w));
     torch::Tensor x_made, w_made, partial, zeros, sums;
     Halves xs, ws;
     bool inside = false;
     if (plan.variant != ROWS) {
-        x_made = made_for(x), xs = Halves(x_made, x);
-        w_made = w_split ? *w_split : made_for(w), ws = Halves(w_made, w);
+        x_made = made_for(x, M, padded), xs = Halves(x_made, M, padded);
+        w_made = w_split ? *w_split : made_for(w, N, padded), ws = Halves(w_made, N, padded);
         // Beside a weight's split, that of x costs no launch of its own.
-        inside = is_split &&
-                 linear_splits_inside(plan.variant, static_cast<int>(M), K, x.data_ptr<float>(), x.stride(0));
+        inside = is_split && linear_splits_inside(plan.variant, static_cast<int>(M), K, x.data_ptr<float>(), stride);
         if (!inside) {
-            const int error = linear_split(x.data_ptr<float>(), x.stride(0), static_cast<int>(M), xs.hi, xs.lo, xs.undo,
+            const int error = linear_split(x.data_ptr<float>(), stride, static_cast<int>(M), xs.hi, xs.lo, xs.undo,
                                            w.data_ptr<float>(), w.stride(0), is_split ? 0 : static_cast<int>(N), ws.hi,
                                            ws.lo, ws.undo, K, padded, stream);
             C10_CUDA_CHECK(static_cast<cudaError_t>(error));
@@ -1130,11 +1162,14 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& w, const std::opt
         if (inside || floats) zeros = zeros_for(x, count, stream);
         if (floats) sums = torch::empty({floats}, x.options());
     }
-    auto out = torch::empty({M, N}, x.options());
-    if (plan.splits > 1) partial = torch::empty({plan.splits, M, N}, x.options());
+    auto out = made(x, shape, torch::kFloat32);
+    if (plan.splits > 1) {
+        const std::array<int64_t, 3> parts{plan.splits, M, N};
+        partial = made(x, at::IntArrayRef(parts.data(), 3), torch::kFloat32);
+    }
     const int error = linear_multiply(
         plan.variant, plan.splits, plan.sms, static_cast<int>(M), static_cast<int>(N), K, padded, x.data_ptr<float>(),
-        x.stride(0), xs.hi, xs.lo, xs.undo, w.data_ptr<float>(), w.stride(0), ws.hi, ws.lo, ws.undo, inside,
+        stride, xs.hi, xs.lo, xs.undo, w.data_ptr<float>(), w.stride(0), ws.hi, ws.lo, ws.undo, inside,
         zeros.defined() ? zeros.data_ptr<int>() : nullptr, sums.defined() ? sums.data_ptr<float>() : nullptr,
         bias ? bias->data_ptr<float>() : nullptr, residual ? residual->data_ptr<float>() : nullptr,
         residual ? residual->stride(0) : 0, static_cast<float>(scale), static_cast<int>(activation),
@@ -1150,7 +1185,7 @@ bool is_plain(const torch::Tensor& t, const torch::Tensor& beside) {
 // Memory for a weight's split, to be kept.
 torch::Tensor room(torch::Tensor w) {
     check_matrix(w, "the weight");
-    return made_for(w);
+    return made_for(w, w.size(0), padded_of(w));
 }
 
 torch::Tensor multiply(torch::Tensor x, torch::Tensor w, std::optional<torch::Tensor> w_split, bool is_split,
@@ -1159,7 +1194,9 @@ torch::Tensor multiply(torch::Tensor x, torch::Tensor w, std::optional<torch::Te
     check_matrix(x, "x");
     check_matrix(w, "the weight");
     TORCH_CHECK(x.size(1) == w.size(1), "linear: x has ", x.size(1), " columns, the weight ", w.size(1));
-    return run(x, w, w_split, is_split, bias, residual, scale, activation,
+    const std::array<int64_t, 2> shape{x.size(0), w.size(0)};
+    return run(x, x.size(0), x.stride(0), at::IntArrayRef(shape.data(), 2), w, w_split ? &*w_split : nullptr, is_split,
+               bias ? &*bias : nullptr, residual ? &*residual : nullptr, scale, activation,
                {static_cast<int>(variant), static_cast<int>(splits), static_cast<int>(sms)});
 }
 
@@ -1169,10 +1206,27 @@ void remember(int64_t device, int64_t M, int64_t N, int64_t K, int64_t variant, 
 }
 void forget_plans() { plans.clear(); }
 
-// The result where a plan for such operands is remembered and the weight's split is at hand or not needed, else an
-// undefined tensor: the way of all calls but the first, which costs the host one call. Contiguous operands.
-torch::Tensor known(torch::Tensor x, torch::Tensor w, std::optional<torch::Tensor> w_split,
-                    std::optional<torch::Tensor> bias, double scale, int64_t activation) {
+namespace {
+#ifdef WITHOUT_DISPATCHER
+// By PyTorch's own operators, without a gradient and in float32 whatever autocast wants.
+torch::Tensor by_torch(const torch::Tensor& x, const torch::Tensor& w, const torch::Tensor* bias, double scale,
+                       int64_t activation) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const c10::impl::ExcludeDispatchKeyGuard as_they_are(c10::autocast_dispatch_keyset);
+    auto out = at::linear(x, w, bias ? std::optional<torch::Tensor>(*bias) : std::nullopt);
+    if (activation == 1) at::gelu_(out);
+    if (activation == 2) at::gelu_(out, "tanh");
+    if (activation == 3) at::relu_(out);
+    if (activation == 4) at::silu_(out);
+    if (scale != 1.0) out.mul_(scale);
+    return out;
+}
+#endif
+
+// See known(). split(): the weight's split that is at hand, or null.
+template <typename Split>
+torch::Tensor attempt(const torch::Tensor& x, const torch::Tensor& w, Split split, const torch::Tensor* bias,
+                      double scale, int64_t activation) {
     const torch::Tensor none;
     if (plans.empty() || x.dim() < 1 || w.dim() != 2 || !is_plain(x, x) || !is_plain(w, x)) return none;
     const int64_t N = w.size(0), K = w.size(1);
@@ -1180,12 +1234,115 @@ torch::Tensor known(torch::Tensor x, torch::Tensor w, std::optional<torch::Tenso
     if (bias && (bias->dim() != 1 || bias->size(0) != N || !is_plain(*bias, x))) return none;
     const int64_t M = x.numel() / K;
     const auto found = plans.find({x.device().index(), M, N, K});
-    if (found == plans.end() || (found->second.variant != ROWS && !w_split)) return none;
-    if (x.dim() == 2) return run(x, w, w_split, true, bias, std::nullopt, scale, activation, found->second);
-    auto shape = x.sizes().vec();
-    shape.back() = N;
-    return run(x.view({M, K}), w, w_split, true, bias, std::nullopt, scale, activation, found->second).view(shape);
+    if (found == plans.end()) return none;
+    if (found->second.variant == TORCH) {
+#ifdef WITHOUT_DISPATCHER
+        if (at::globalContext().float32MatmulPrecision() != at::Float32MatmulPrecision::HIGHEST) return none;
+        return by_torch(x, w, bias, scale, activation);
+#else
+        return none;
+#endif
+    }
+    const torch::Tensor* const w_split = found->second.variant == ROWS ? nullptr : split();
+    if (!w_split && found->second.variant != ROWS) return none;
+    std::array<int64_t, 8> shape{M, N};
+    const int64_t dims = x.dim();
+    if (dims > 8) return none;
+    for (int64_t d = 0; d + 1 < dims; ++d) shape[d] = x.size(d);
+    shape[dims - 1] = N;
+    return run(x, M, K, at::IntArrayRef(shape.data(), dims), w, w_split, true, bias, nullptr, scale, activation,
+               found->second);
 }
+
+#ifdef WITH_PYTHON
+// What linear.py keeps of weights, once more: by the address of the Python object, which linear.py watches. It is
+// what it was while all of this is the same.
+struct Kept {
+    c10::weak_intrusive_ptr<c10::TensorImpl> of;
+    uint32_t version;
+    const void* data;
+    std::array<int64_t, 4> layout;  // sizes and strides
+    torch::Tensor split;
+    std::set<cudaStream_t> ready;  // the streams that run behind its making
+};
+std::map<PyObject*, Kept>& kept() {
+    static auto& all = *new std::map<PyObject*, Kept>;  // outlives CUDA: never freed
+    return all;
+}
+std::array<int64_t, 4> layout_of(const torch::Tensor& w) {
+    return {w.size(0), w.size(1), w.stride(0), w.stride(1)};
+}
+const torch::Tensor* split_of(PyObject* object, const torch::Tensor& w) {
+    const auto found = kept().find(object);
+    if (found == kept().end() || w.is_inference()) return nullptr;
+    const Kept& k = found->second;
+    const auto* const impl = w.unsafeGetTensorImpl();
+    if (k.of._unsafe_get_target() != impl || k.version != impl->version_counter().current_version() ||
+        k.data != w.data_ptr() || k.layout != layout_of(w))
+        return nullptr;
+    const auto stream = c10::cuda::getCurrentCUDAStream(w.device().index()).stream();
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (!k.ready.count(stream) || cudaStreamIsCapturing(stream, &status) || status != cudaStreamCaptureStatusNone)
+        return nullptr;
+    return &k.split;
+}
+
+// attempt() for Python, without what pybind11 costs: (x, weight, bias, scale, activation's number); None where there
+// is no plan, no split, or a subclass of Tensor.
+PyObject* attempt_for_python(PyObject*, PyObject* const* given, Py_ssize_t count) {
+    HANDLE_TH_ERRORS
+    if (count != 5 || !THPVariable_CheckExact(given[0]) || !THPVariable_CheckExact(given[1]) ||
+        !(given[2] == Py_None || THPVariable_CheckExact(given[2])))
+        Py_RETURN_NONE;
+    const double scale = PyFloat_AsDouble(given[3]);
+    const long activation = PyLong_AsLong(given[4]);
+    if (PyErr_Occurred()) return nullptr;
+    const torch::Tensor& w = THPVariable_Unpack(given[1]);
+    auto out = attempt(THPVariable_Unpack(given[0]), w, [&] { return split_of(given[1], w); },
+                       given[2] == Py_None ? nullptr : &THPVariable_Unpack(given[2]), scale, activation);
+    if (!out.defined()) Py_RETURN_NONE;
+    return THPVariable_Wrap(std::move(out));
+    END_HANDLE_TH_ERRORS
+}
+PyMethodDef attempt_method = {"known", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(attempt_for_python)),
+                              METH_FASTCALL, "see known()"};
+#endif
+}  // namespace
+
+// The result where a plan for such operands is remembered and the weight's split is at hand or not needed, else an
+// undefined tensor: the way of all calls but the first, which costs the host one call. Contiguous operands.
+torch::Tensor known(torch::Tensor x, torch::Tensor w, std::optional<torch::Tensor> w_split,
+                    std::optional<torch::Tensor> bias, double scale, int64_t activation) {
+    return attempt(x, w, [&] { return w_split ? &*w_split : nullptr; }, bias ? &*bias : nullptr, scale, activation);
+}
+
+#ifdef WITH_PYTHON
+// known() as a function that costs a twentieth to call and finds the split itself, or 0 where PyTorch's headers do not
+// let it be made; and what tells it of splits: that the current stream runs behind that of a weight, and that there is
+// none any more (of none of them: 0).
+py::object quick() { return py::reinterpret_steal<py::object>(PyCFunction_New(&attempt_method, nullptr)); }
+void hold(py::object weight, torch::Tensor split) {
+    const torch::Tensor& w = THPVariable_Unpack(weight.ptr());
+    const auto stream = c10::cuda::getCurrentCUDAStream(w.device().index()).stream();
+    const auto found = kept().find(weight.ptr());
+    if (found != kept().end() && found->second.split.is_same(split)) {
+        found->second.ready.insert(stream);
+        return;
+    }
+    kept().erase(weight.ptr());
+    kept().emplace(weight.ptr(), Kept{c10::weak_intrusive_ptr<c10::TensorImpl>(w.getIntrusivePtr()),
+                                      w.unsafeGetTensorImpl()->version_counter().current_version(), w.data_ptr(),
+                                      layout_of(w), split, {stream}});
+}
+void drop(int64_t id) {
+    if (id) kept().erase(reinterpret_cast<PyObject*>(id));
+    else kept().clear();
+}
+#else
+int64_t quick() { return 0; }
+void hold(torch::Tensor weight, torch::Tensor split) {}
+void drop(int64_t id) {}
+#endif
 """
 
 ACTIVATIONS = {None: 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, "silu": 4}
@@ -1327,11 +1484,13 @@ def hopper_flags() -> list[str]:
 @functools.cache
 def extension() -> Any:
     """The compiled module, built on first use."""
+    cuda = Path(torch.__file__).with_name("lib").joinpath("libtorch_cuda.so").exists()
     return load_inline(
         name="gallery_linear",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
-        functions=["room", "multiply", "known", "remember", "forget_plans"],
+        functions=["room", "multiply", "known", "quick", "hold", "drop", "remember", "forget_plans"],
+        extra_cflags=["-O2", "-DTORCH_HAS_CUDA"] if cuda else ["-O2"],
         extra_cuda_cflags=["-O3", "-std=c++17", *hopper_flags()],
         no_implicit_headers=True,
     )
@@ -1376,9 +1535,15 @@ def forget(weight: torch.Tensor | None = None) -> None:
     """Drop the split of ``weight`` (of all weights): needed after a write that PyTorch does not count
     (``weight.data``, raw pointers)."""
     if weight is None:
-        _prepared.clear()
+        for key in tuple(_prepared):
+            _drop(key)
     else:
-        _prepared.pop(id(weight), None)
+        _drop(id(weight))
+
+
+def _drop(key: int) -> None:
+    if _prepared.pop(key, None) is not None:
+        extension().drop(key)
 
 
 def may_keep(weight: torch.Tensor) -> bool:
@@ -1395,6 +1560,7 @@ def prepared(weight: torch.Tensor) -> torch.Tensor | None:
         stream = torch.cuda.current_stream(weight.device)
         stream.wait_event(known.ready)
         known.split.record_stream(stream)
+        extension().hold(weight, known.split)
     return known.split
 
 
@@ -1416,7 +1582,7 @@ def _watch_optimisers() -> None:
     def stepped(optimiser: torch.optim.Optimizer, *_: Any) -> None:
         for group in optimiser.param_groups:
             for parameter in group["params"]:
-                _prepared.pop(id(parameter), None)
+                _drop(id(parameter))
 
     register_optimizer_step_post_hook(stepped)
 
@@ -1427,8 +1593,34 @@ def kept(weight: torch.Tensor, made: torch.Tensor) -> None:
     stream, ready = _stream_of(weight.device.index or 0), torch.cuda.Event()
     ready.record(torch.cuda.current_stream(weight.device))
     key = id(weight)
-    of = weakref.ref(weight, lambda _: _prepared.pop(key, None))
+    of = weakref.ref(weight, lambda _: _drop(key))
     _prepared[key] = _Prepared(of, _state(weight), weight.untyped_storage(), made, stream, ready)
+    extension().hold(weight, made)
+
+
+def _first_known(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, scale: float, number: int
+) -> torch.Tensor | None:
+    """``known`` until the extension is there."""
+    global known
+    if not x.is_cuda:
+        return None
+    known = extension().quick() or _known_to_any
+    y: torch.Tensor | None = known(x, weight, bias, scale, number)
+    return y
+
+
+def _known_to_any(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, scale: float, number: int
+) -> torch.Tensor | None:
+    """``known`` where it cannot be made of PyTorch's own headers."""
+    y: torch.Tensor | None = extension().known(x, weight, prepared(weight), bias, scale, number)
+    return y
+
+
+known: Any = _first_known
+"""``linear`` where a plan for such operands is remembered and the weight's split is kept, else None, with as little of
+the host's time as there is a way to: x, weight, bias, scale, and the activation as a number of ``ACTIVATIONS``."""
 
 
 def linear(
@@ -1450,10 +1642,24 @@ def linear(
     number = ACTIVATIONS.get(activation)
     if number is None:
         raise RuntimeError(f"linear: activation one of {', '.join(map(repr, ACTIVATIONS))}, got {activation!r}")
-    if residual is None and plan is None and x.is_cuda:
-        known: torch.Tensor | None = extension().known(x, weight, prepared(weight), bias, scale, number)
-        if known is not None:
-            return known
+    if residual is None and plan is None:
+        out: torch.Tensor | None = known(x, weight, bias, scale, number)
+        if out is not None:
+            return out
+    return _planned(x, weight, bias, activation, number, scale, residual, plan)
+
+
+def _planned(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: str | None,
+    number: int,
+    scale: float,
+    residual: torch.Tensor | None,
+    plan: Plan | None,
+) -> torch.Tensor:
+    """``linear`` of any operands, by ``plan`` or by the one chosen, which is remembered."""
     if weight.dim() != 2 or x.dim() < 1 or x.shape[-1] != weight.shape[1]:
         raise RuntimeError(f"linear: x [..., K] and weight [N, K], got {tuple(x.shape)} and {tuple(weight.shape)}")
     N, K = weight.shape
@@ -1473,13 +1679,13 @@ def linear(
     index = x.device.index or 0
     sms, hopper, device = _device(index)
     chosen = plan or choose(M, N, K, sms, hopper, device)
+    if plan is None:
+        extension().remember(index, M, N, K, chosen.variant, chosen.splits, sms)
     if chosen.variant == TORCH and plan is None and torch.get_float32_matmul_precision() != "highest":
         chosen = _rule(M, N, K, sms, hopper)  # PyTorch may use TF32: less than we promise
     if chosen.variant == TORCH:
         return _by_torch(x, weight, bias, activation, scale, residual)
     rows = rows if rows.stride(1) == 1 or K == 1 else rows.contiguous()
-    if plan is None:
-        extension().remember(index, M, N, K, chosen.variant, chosen.splits, sms)
     split, is_split, given_weight = None, False, weight
     if weight.stride(1) != 1 and K > 1:  # a copy each time: its split is not kept
         weight = weight.contiguous()
@@ -1515,7 +1721,7 @@ def _by_torch(
     residual: torch.Tensor | None,
 ) -> torch.Tensor:
     """The same by PyTorch's own operators, for the shapes at which they were measured to be faster."""
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast("cuda", enabled=False):
         out = F.linear(x, weight, bias)
         if activation in ("gelu", "gelu_tanh"):
             out = F.gelu(out, approximate="tanh" if activation == "gelu_tanh" else "none")

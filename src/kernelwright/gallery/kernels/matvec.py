@@ -33,6 +33,7 @@ import functools
 import math
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -47,6 +48,7 @@ CUDA_SOURCE = r"""
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 constexpr int THREADS = 256;
@@ -650,6 +652,7 @@ struct Request {
     int segments, rows, lanes, sms, cluster;
     float* mail;
     int depth;  // loads that a thread has in flight
+    int device;
     cudaStream_t stream;
     template <typename T>
     Output<T> output(int64_t blocks) const {
@@ -662,15 +665,14 @@ struct Request {
 
 // Memory for posted sums: all EMPTY, and left so by the kernel that used it. One stream's launches follow one another,
 // so that they share it; a captured launch may be replayed beside any other and gets its own. Null: there is none.
-inline float* mailbox(int64_t wanted, cudaStream_t stream) {
+inline float* mailbox(int64_t wanted, int device, cudaStream_t stream) {
     constexpr int64_t POOL = 1 << 23, LEAST = 1 << 18;  // floats
     using Slice = std::pair<float*, int64_t>;
     static std::mutex mutex;
     static std::map<std::pair<int, cudaStream_t>, Slice> of_stream;
     static std::map<int, Slice> pools;  // of a device: memory, and how much of it is given away
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    int device = 0;
-    if (cudaGetDevice(&device) || cudaStreamIsCapturing(stream, &status)) return nullptr;
+    if (cudaStreamIsCapturing(stream, &status)) return nullptr;
     const bool capturing = status != cudaStreamCaptureStatusNone;
     const std::lock_guard<std::mutex> lock(mutex);
     if (!capturing) {
@@ -695,15 +697,28 @@ inline float* mailbox(int64_t wanted, cudaStream_t stream) {
     return slice;
 }
 
+#ifdef GALLERY_HOPPER
+// Sets a kernel's one attribute, once a device: the driver takes as long for that as for a launch.
+inline cudaError_t permit(const void* kernel, cudaFuncAttribute attribute, int value, int device) {
+    static std::mutex mutex;
+    static std::set<std::pair<const void*, int>> permitted;
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (permitted.count({kernel, device})) return cudaSuccess;
+    const cudaError_t e = cudaFuncSetAttribute(kernel, attribute, value);
+    if (!e) permitted.insert({kernel, device});
+    return e;
+}
+#endif
+
 // cluster: blocks of a cluster, or 1; early: may start before the kernel in front of it has ended (Hopper); together:
 // all blocks run at once, or the launch fails
 template <typename... Parameters, typename... Given>
 cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, int threads, int bytes, int cluster, bool early,
-                   bool together, cudaStream_t stream, Given... given) {
+                   bool together, const Request& q, Given... given) {
     cudaLaunchAttribute attributes[3] = {};
     cudaLaunchConfig_t config = {};
     config.gridDim = grid, config.blockDim = dim3(threads), config.dynamicSmemBytes = bytes;
-    config.stream = stream, config.attrs = attributes;
+    config.stream = q.stream, config.attrs = attributes;
     if (together) {
         auto& a = attributes[config.numAttrs++];
         a.id = cudaLaunchAttributeCooperative, a.val.cooperative = 1;
@@ -715,7 +730,8 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, int threads, int by
         a.val.clusterDim.x = grid.y > 1 ? 1 : cluster, a.val.clusterDim.y = grid.y > 1 ? cluster : 1;
         a.val.clusterDim.z = 1;
         if (cluster > 8)
-            if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1))
+            if (cudaError_t e = permit(reinterpret_cast<const void*>(kernel),
+                                       cudaFuncAttributeNonPortableClusterSizeAllowed, 1, q.device))
                 return e;
     }
     if (early) {
@@ -736,7 +752,7 @@ cudaError_t narrow(const Request& q) {
     const int64_t grid = q.rows && resident < steps ? resident : steps;
 #define NARROW(LANES, PIECES, IN_FLIGHT)                                                                          \
     if (q.lanes == LANES && least == PIECES && q.depth == IN_FLIGHT)                                              \
-        return launch(narrow_kernel<T, V, LANES, PIECES, IN_FLIGHT>, grid, THREADS, 0, 1, false, false, q.stream, \
+        return launch(narrow_kernel<T, V, LANES, PIECES, IN_FLIGHT>, grid, THREADS, 0, 1, false, false, q, \
                       static_cast<const T*>(q.A), q.stride, static_cast<const T*>(q.x), static_cast<T*>(q.y), q.M, \
                       q.K);
 #define NARROWS(LANES, PIECES) NARROW(LANES, PIECES, 1) NARROW(LANES, PIECES, 2)
@@ -753,7 +769,7 @@ cudaError_t combine(const Request& q) {
     if (!q.partial || q.mail) return cudaSuccess;
     int lanes = 32;  // fewer where that still gives every multiprocessor a block
     while (lanes > 1 && (lanes / 2 >= q.M || q.M < int64_t(lanes) * q.sms / 2)) lanes /= 2;
-    return launch(combine_kernel<T>, (q.M + lanes - 1) / lanes, COMBINERS, 0, 1, true, false, q.stream, q.partial,
+    return launch(combine_kernel<T>, (q.M + lanes - 1) / lanes, COMBINERS, 0, 1, true, false, q, q.partial,
                   static_cast<T*>(q.y), q.M, q.segments, lanes);
 }
 
@@ -770,7 +786,7 @@ cudaError_t direct(const Request& q) {
         DIRECT(1, 16) DIRECT(2, 16) DIRECT(4, 16) DIRECT(8, 16) DIRECT(16, 16)
     }
 #undef DIRECT
-    const cudaError_t e = launch(kernel, blocks, THREADS, 0, q.cluster, false, q.mail != nullptr, q.stream,
+    const cudaError_t e = launch(kernel, blocks, THREADS, 0, q.cluster, false, q.mail != nullptr, q,
                                  static_cast<const T*>(q.A), q.stride, static_cast<const T*>(q.x), out, q.M, q.K,
                                  q.segment, q.segments);
     return e ? e : combine<T>(q);
@@ -801,7 +817,7 @@ cudaError_t walk(Request q) {
     if (V > 1) kernel = q.depth == 16 ? (WALK(16)) : q.depth == 8 ? (WALK(8)) : (WALK(4));
 #undef WALK
     const cudaError_t e = launch(kernel, dim3(tiles, ranges, period), THREADS, 0, q.cluster, false, q.mail != nullptr,
-                                 q.stream, static_cast<const T*>(q.A), static_cast<const T*>(q.x), out, w);
+                                 q, static_cast<const T*>(q.A), static_cast<const T*>(q.x), out, w);
     return e ? e : combine<T>(q);
 }
 
@@ -809,11 +825,12 @@ template <typename T>
 cudaError_t ring(const Request& q) {
 #ifdef GALLERY_HOPPER
     constexpr int bytes = RING_STAGES * STAGE_BYTES;
-    if (cudaError_t e = cudaFuncSetAttribute(ring_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
+    if (cudaError_t e = permit(reinterpret_cast<const void*>(ring_kernel<T>),
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, bytes, q.device))
         return e;
     const int64_t items = (q.M + RING_ROWS - 1) / RING_ROWS * q.segments, blocks = items < q.sms ? items : q.sms;
     const Output<T> out = q.output<T>(blocks);
-    const cudaError_t e = launch(ring_kernel<T>, blocks, THREADS + 32, bytes, 1, false, q.mail != nullptr, q.stream,
+    const cudaError_t e = launch(ring_kernel<T>, blocks, THREADS + 32, bytes, 1, false, q.mail != nullptr, q,
                                  static_cast<const T*>(q.A), q.stride, static_cast<const T*>(q.x), out, q.M, q.K,
                                  q.segment, q.segments);
     return e ? e : combine<T>(q);
@@ -841,16 +858,17 @@ cudaError_t run(int variant, bool aligned, const Request& q) {
 // Returns a cudaError_t, or -1 where `partial` is needed after all.
 extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A, const void* x, void* y,
                              float* partial, int64_t M, int64_t K, int64_t stride, int64_t segment, int segments,
-                             int cluster, int posted, int depth, int rows, int lanes, int sms, void* stream) {
+                             int cluster, int posted, int depth, int rows, int lanes, int sms, int device,
+                             void* stream) {
     const bool pieces_of_rows = variant != 2 || stride * (dtype == 0 ? 4 : 2) >= 16 || K == 1;
     const bool one_kernel = segments > 1 && !partial && pieces_of_rows;
     float* const mail =
-        one_kernel && posted ? mailbox(segments * M, static_cast<cudaStream_t>(stream)) : nullptr;
+        one_kernel && posted ? mailbox(segments * M, device, static_cast<cudaStream_t>(stream)) : nullptr;
     if (segments > 1 && !partial && !mail && (posted || cluster == 1 || !one_kernel)) return -1;
     float* const sums = segments > 1 ? partial : nullptr;
     const Request q{A,        x,    y,    sums,  M,   K,                      stride, segment,
                     segments, rows, lanes, sms, one_kernel ? cluster : 1, mail,   depth,
-                    static_cast<cudaStream_t>(stream)};
+                    device,   static_cast<cudaStream_t>(stream)};
     const cudaError_t e = dtype == 0   ? run<float>(variant, aligned, q)
                           : dtype == 1 ? run<__half>(variant, aligned, q)
                                        : run<__nv_bfloat16>(variant, aligned, q);
@@ -870,12 +888,26 @@ CPP_SOURCE = r"""
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#if __has_include(<torch/csrc/autograd/python_variable.h>)  // PyTorch's own headers, not a lighter stand-in for them
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+#define WITH_PYTHON
+#ifdef TORCH_HAS_CUDA
+#include <ATen/cuda/EmptyTensor.h>
+#include <ATen/ops/addmv_cuda_dispatch.h>
+#define WITHOUT_DISPATCHER
+#endif
+#endif
+
 #include <array>
 #include <map>
+#include <optional>
+#include <utility>
 
 extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A, const void* x, void* y,
                              float* partial, int64_t M, int64_t K, int64_t stride, int64_t segment, int segments,
-                             int cluster, int posted, int depth, int rows, int lanes, int sms, void* stream);
+                             int cluster, int posted, int depth, int rows, int lanes, int sms, int device,
+                             void* stream);
 
 namespace {
 constexpr int WALK = 2, TORCH = 4;
@@ -897,11 +929,34 @@ int type_of(const torch::Tensor& t) {
     return type == torch::kFloat32 ? 0 : type == torch::kFloat16 ? 1 : type == torch::kBFloat16 ? 2 : -1;
 }
 
-torch::Tensor run(const torch::Tensor& A, const torch::Tensor& x, const Plan& p) {
+// The current device while it is another than A's; to set the same one again would cost as much as a small kernel.
+struct OnDeviceOf {
+    std::optional<c10::cuda::CUDAGuard> guard;
+    explicit OnDeviceOf(const torch::Tensor& A) {
+#ifdef WITHOUT_DISPATCHER
+        if (c10::cuda::current_device() == A.device().index()) return;
+#endif
+        guard.emplace(A.device());
+    }
+};
+
+// Memory on A's device for `size` results, [size, 1] where they shall be a column.
+torch::Tensor made(const torch::Tensor& A, int64_t size, bool column) {
+#ifdef WITHOUT_DISPATCHER
+    const std::array<int64_t, 2> shape{size, 1};
+    return at::detail::empty_cuda(c10::IntArrayRef(shape.data(), column ? 2 : 1), A.scalar_type(), A.device(),
+                                  std::nullopt);
+#else
+    return column ? torch::empty({size, 1}, A.options()) : torch::empty({size}, A.options());
+#endif
+}
+
+// A [M, K] @ x, of K elements side by side, as [M] or [M, 1].
+torch::Tensor run(const torch::Tensor& A, const torch::Tensor& x, const Plan& p, bool column) {
     const bool columns = p.variant == WALK;
     const int64_t M = A.size(0), K = A.size(1);
-    const c10::cuda::CUDAGuard guard(A.device());
-    auto y = torch::empty({M}, A.options());
+    const OnDeviceOf guard(A);
+    auto y = made(A, M, column);
     torch::Tensor partial;
     const auto attempt = [&](bool two_kernels) {
         if (two_kernels)
@@ -909,46 +964,34 @@ torch::Tensor run(const torch::Tensor& A, const torch::Tensor& x, const Plan& p)
         return matvec_launch(p.variant, type_of(A), p.aligned, A.data_ptr(), x.data_ptr(), y.data_ptr(),
                              partial.defined() ? partial.data_ptr<float>() : nullptr, M, K, A.stride(columns ? 1 : 0),
                              p.segment, p.segments, p.cluster, p.posted, p.depth, p.rows, p.lanes, p.sms,
-                             c10::cuda::getCurrentCUDAStream().stream());
+                             static_cast<int>(A.device().index()), c10::cuda::getCurrentCUDAStream().stream());
     };
     int error = attempt(p.segments > 1 && p.cluster == 1 && !p.posted);
     if (error < 0) error = attempt(true);
     C10_CUDA_CHECK(static_cast<cudaError_t>(error));
     return y;
 }
-}  // namespace
-
-torch::Tensor matvec(torch::Tensor A, torch::Tensor x, int64_t variant, bool aligned, int64_t segment,
-                     int64_t segments, int64_t cluster, bool posted, int64_t depth, int64_t rows,
-                     int64_t lanes, int64_t sms) {
-    TORCH_CHECK(A.is_cuda() && x.is_cuda(), "matvec: A and x must be on the GPU");
-    TORCH_CHECK(type_of(A) >= 0, "matvec: float32, float16 or bfloat16");
-    TORCH_CHECK(x.scalar_type() == A.scalar_type(), "matvec: A and x must have one dtype");
-    TORCH_CHECK(A.dim() == 2 && x.dim() == 1 && x.size(0) == A.size(1), "matvec: A [M, K], x [K]");
-    TORCH_CHECK(x.is_contiguous(), "matvec: contiguous x");
-    const int unit = variant == WALK ? 0 : 1;
-    TORCH_CHECK(A.stride(unit) == 1 || A.size(unit) == 1, "matvec: the layout does not fit the variant");
-    return run(A, x,
-               {static_cast<int>(variant), aligned, segment, static_cast<int>(segments), static_cast<int>(cluster),
-                posted, static_cast<int>(depth), static_cast<int>(rows), static_cast<int>(lanes),
-                static_cast<int>(sms)});
-}
 
 torch::Tensor without_gradient(const torch::Tensor& t) { return t.requires_grad() ? t.detach() : t; }
 
-// Keeps what known() shall do for such operands.
-void remember(int64_t device, int64_t M, int64_t K, int64_t kind, int64_t variant, bool aligned, int64_t segment,
-              int64_t segments, int64_t cluster, bool posted, int64_t depth, int64_t rows,
-              int64_t lanes, int64_t sms) {
-    plans[{device, M, K, kind}] = {
-        static_cast<int>(variant), aligned, segment, static_cast<int>(segments), static_cast<int>(cluster), posted,
-        static_cast<int>(depth), static_cast<int>(rows), static_cast<int>(lanes), static_cast<int>(sms)};
+// What torch.mv runs: the operator below it, called as it is, without a gradient and in A's dtype whatever autocast
+// wants.
+torch::Tensor by_torch(const torch::Tensor& A, const torch::Tensor& x, bool column) {
+#ifdef WITHOUT_DISPATCHER
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const torch::Tensor flat = x.dim() == 1 ? x : x.view({A.size(1)});
+    auto y = made(A, A.size(0), false);
+    at::cuda::addmv_out(y, y, A, flat, 0, 1);
+#else
+    const torch::Tensor flat = x.dim() == 1 ? x : x.view({A.size(1)});
+    const torch::Tensor y = without_gradient(A).mv(without_gradient(flat));
+#endif
+    return column ? y.view({A.size(0), 1}) : y;
 }
-void forget() { plans.clear(); }
 
 // The product where a plan for such operands is remembered, else an undefined tensor: the way of all calls but the
-// first, whose whole cost on the host is one call.
-torch::Tensor known(torch::Tensor A, torch::Tensor x) {
+// first.
+torch::Tensor attempt(const torch::Tensor& A, const torch::Tensor& x) {
     const torch::Tensor none;
     if (plans.empty() || !A.is_cuda() || A.dim() != 2 || x.dim() < 1 || x.dim() > 2 || x.device() != A.device() ||
         x.scalar_type() != A.scalar_type() || !x.is_contiguous())
@@ -962,12 +1005,59 @@ torch::Tensor known(torch::Tensor A, torch::Tensor x) {
     const bool aligned = ((reinterpret_cast<uint64_t>(A.data_ptr()) | by_pieces | apart) & 15) == 0;
     const auto found = plans.find({A.device().index(), M, K, type * 4 + transposed * 2 + aligned});
     if (found == plans.end()) return none;
-    const torch::Tensor flat = x.dim() == 1 ? x : x.view({K});
-    const bool by_torch = found->second.variant == TORCH;
-    const torch::Tensor y =
-        by_torch ? without_gradient(A).mv(without_gradient(flat)) : run(A, flat, found->second);
-    return x.dim() == 1 ? y : y.view({M, 1});
+    return found->second.variant == TORCH ? by_torch(A, x, x.dim() == 2) : run(A, x, found->second, x.dim() == 2);
 }
+
+#ifdef WITH_PYTHON
+// attempt() for Python, without what pybind11 costs: (A, x); None where there is no plan, or for a subclass of Tensor.
+PyObject* attempt_for_python(PyObject*, PyObject* const* given, Py_ssize_t count) {
+    HANDLE_TH_ERRORS
+    if (count != 2 || !THPVariable_CheckExact(given[0]) || !THPVariable_CheckExact(given[1])) Py_RETURN_NONE;
+    auto y = attempt(THPVariable_Unpack(given[0]), THPVariable_Unpack(given[1]));
+    if (!y.defined()) Py_RETURN_NONE;
+    return THPVariable_Wrap(std::move(y));
+    END_HANDLE_TH_ERRORS
+}
+PyMethodDef attempt_method = {"known", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(attempt_for_python)),
+                              METH_FASTCALL, "see known()"};
+#endif
+}  // namespace
+
+torch::Tensor matvec(torch::Tensor A, torch::Tensor x, int64_t variant, bool aligned, int64_t segment,
+                     int64_t segments, int64_t cluster, bool posted, int64_t depth, int64_t rows,
+                     int64_t lanes, int64_t sms) {
+    TORCH_CHECK(A.is_cuda() && x.is_cuda(), "matvec: A and x must be on the GPU");
+    TORCH_CHECK(type_of(A) >= 0, "matvec: float32, float16 or bfloat16");
+    TORCH_CHECK(x.scalar_type() == A.scalar_type(), "matvec: A and x must have one dtype");
+    TORCH_CHECK(A.dim() == 2 && x.dim() == 1 && x.size(0) == A.size(1), "matvec: A [M, K], x [K]");
+    TORCH_CHECK(x.is_contiguous(), "matvec: contiguous x");
+    if (variant == TORCH) return by_torch(A, x, false);
+    const int unit = variant == WALK ? 0 : 1;
+    TORCH_CHECK(A.stride(unit) == 1 || A.size(unit) == 1, "matvec: the layout does not fit the variant");
+    return run(A, x,
+               {static_cast<int>(variant), aligned, segment, static_cast<int>(segments), static_cast<int>(cluster),
+                posted, static_cast<int>(depth), static_cast<int>(rows), static_cast<int>(lanes),
+                static_cast<int>(sms)},
+               false);
+}
+
+// Keeps what known() shall do for such operands.
+void remember(int64_t device, int64_t M, int64_t K, int64_t kind, int64_t variant, bool aligned, int64_t segment,
+              int64_t segments, int64_t cluster, bool posted, int64_t depth, int64_t rows,
+              int64_t lanes, int64_t sms) {
+    plans[{device, M, K, kind}] = {
+        static_cast<int>(variant), aligned, segment, static_cast<int>(segments), static_cast<int>(cluster), posted,
+        static_cast<int>(depth), static_cast<int>(rows), static_cast<int>(lanes), static_cast<int>(sms)};
+}
+void forget() { plans.clear(); }
+
+torch::Tensor known(torch::Tensor A, torch::Tensor x) { return attempt(A, x); }
+// known() as a function that costs a twentieth to call, or 0 where PyTorch's headers do not let it be made.
+#ifdef WITH_PYTHON
+py::object quick() { return py::reinterpret_steal<py::object>(PyCFunction_New(&attempt_method, nullptr)); }
+#else
+int64_t quick() { return 0; }
+#endif
 """
 
 NARROW, DIRECT, WALK, RING, TORCH = range(5)
@@ -1251,11 +1341,13 @@ def hopper_flags() -> list[str]:
 @functools.cache
 def extension() -> Any:
     """The compiled module, built on first use."""
+    cuda = Path(torch.__file__).with_name("lib").joinpath("libtorch_cuda.so").exists()
     return load_inline(
         name="gallery_matvec",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
-        functions=["matvec", "known", "remember", "forget"],
+        functions=["matvec", "known", "quick", "remember", "forget"],
+        extra_cflags=["-O2", "-DTORCH_HAS_CUDA"] if cuda else ["-O2"],
         extra_cuda_cflags=["-O3", "-std=c++17", *hopper_flags()],
         no_implicit_headers=True,
     )
@@ -1278,15 +1370,30 @@ def forget_plans() -> None:
         extension().forget()
 
 
+def _first_known(A: torch.Tensor, x: torch.Tensor) -> torch.Tensor | None:
+    """``known`` until the extension is there."""
+    global known
+    known = extension().quick() or extension().known
+    y: torch.Tensor | None = known(A, x)
+    return y
+
+
+known: Any = _first_known
+"""``matvec`` where a plan for such operands is remembered, else None, with as little of the host's time as there is a
+way to."""
+
+
 def matvec(A: torch.Tensor, x: torch.Tensor, plan: Plan | None = None) -> torch.Tensor:
     """A [M, K] @ x [K] or [K, 1] -> [M] or [M, 1], in A's dtype. ``plan`` overrides the choice.
 
     Raises ``RuntimeError`` for a wrong dtype, device or shape.
     """
-    if plan is None:
-        y = extension().known(A, x)
-        if y is not None:
-            return y
+    y: torch.Tensor | None = known(A, x) if plan is None else None
+    return _planned(A, x, plan) if y is None else y
+
+
+def _planned(A: torch.Tensor, x: torch.Tensor, plan: Plan | None) -> torch.Tensor:
+    """The product of any operands, by ``plan`` or by the one chosen, which is remembered."""
     if A.dim() != 2 or x.dim() not in (1, 2) or (x.dim() == 2 and x.shape[1] != 1) or x.shape[0] != A.shape[1]:
         raise RuntimeError(f"matvec: A [M, K] and x [K] or [K, 1], got {tuple(A.shape)} and {tuple(x.shape)}")
     if not (A.is_cuda and x.is_cuda and A.device == x.device):
@@ -1324,7 +1431,7 @@ def matvec(A: torch.Tensor, x: torch.Tensor, plan: Plan | None = None) -> torch.
     )
     if plan is None:
         extension().remember(index, M, K, DTYPES[A.dtype] * 4 + transposed * 2 + aligned, *how)
-    y = A.detach() @ flat.detach() if chosen.variant == TORCH else extension().matvec(A, flat, *how)
+    y = extension().matvec(A, flat, *how)
     return y.unsqueeze(1) if x.dim() == 2 else y
 
 
