@@ -230,6 +230,20 @@ def test_every_softmax_recipe_brings_warps_together_whatever_their_values() -> N
             assert bool((away < 2e-6).all()), (N, name, away.tolist())
 
 
+def test_softmax_of_large_logits_is_at_most_twice_as_far_off_as_torch() -> None:
+    k = softmax_kernel
+    hopper = k._device(0)[0]
+    for N in (1000, 1001, 4096, 16385, 32768, 65536):
+        for size in (1, 30, 100, 1000):
+            z = torch.randn(64, N, device="cuda") * size
+            z[:, 7] = z.amax(1) - 0.3  # two large ones a row, so that a wrong ratio is seen
+            exact = torch.softmax(z.double(), 1)
+            theirs = float((torch.softmax(z, 1).double() - exact).abs().max())
+            for name, plan in k.recipes(64, N, 4, k.ROWS if N % 4 == 0 else k.WHOLE, hopper, False).items():
+                ours = float((k.softmax(z, plan=plan).double() - exact).abs().max())
+                assert ours <= 2 * theirs, (N, size, name, ours, theirs)
+
+
 def test_softmax_of_many_long_rows_takes_bias_by_every_recipe() -> None:
     k = softmax_kernel
     for dtype in (torch.float32, torch.bfloat16):

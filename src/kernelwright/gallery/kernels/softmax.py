@@ -17,8 +17,8 @@ A row's warps meet once: each takes exp relative to its own highest value, in po
 that bringing them together afterwards is exact. Rows that begin anywhere (N = 50257) are read and written by 16 bytes
 all the same where z and y begin alike: only the pieces at both ends go by element.
 
-Arithmetic is float32 whatever the dtype. exp is one multiplication and ex2.approx; GELU (erf) a polynomial and
-ex2.approx, to 2.5e-7 right (PyTorch's own: 4.5e-7) and without a division, so that arithmetic hides behind memory.
+Arithmetic is float32 whatever the dtype. exp is one multiply-add (float32: two) and ex2.approx; GELU (erf) a polynomial
+and ex2.approx, to 2.5e-7 right (PyTorch's own: 4.5e-7) and without a division, so that arithmetic hides behind memory.
 Special values act as in PyTorch: NaN or +Inf in a row make the row NaN, -Inf counts nothing, a row of -Inf only is NaN.
 Deterministic: sums have a fixed order.
 
@@ -103,7 +103,7 @@ __device__ __forceinline__ float inverse(float v) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
     return r;
 }
-constexpr float LOG2_E = 1.4426950409f;
+constexpr float LOG2_E = 1.4426950409f, LOG2_E_REST = 1.925963e-08f;  // the nearest float, and what it leaves out
 
 enum Activation { NONE, GELU_ERF, GELU_TANH };
 // v times the normal distribution's integral: the tail beyond |v| is a power of two whose exponent is a polynomial of
@@ -290,8 +290,9 @@ __device__ __forceinline__ float one_by(float v) {
 // A row's warps each take their own highest value for exp's argument and meet once, when they know it and their sum.
 // So that nothing is lost by it, a warp's exponentials are 2^(v log2(e) - k) with a whole number k, and bringing two
 // warps' together is exact. (Where |k| would be 2^30 or more, floats lie 64 apart: k is the highest value's own.)
-// The pair: k / 2, for it may not overflow, and the sum of the warp's exponentials, which are in f then.
-template <bool FULL, int V, int PIECES>
+// The pair: k / 2, for it may not overflow, and the sum of the warp's exponentials, which are in f then. FINE: with
+// what the float nearest to log2(e) leaves out, which is 1.3e-6 of the exponential of 100.
+template <bool FULL, bool FINE, int V, int PIECES>
 __device__ __forceinline__ float2 pair_of_warp(float (&f)[PIECES][V], const Place& w, float highest) {
     highest = highest_of_warp(highest);
     float half = highest * (0.5f * LOG2_E), power = ceilf(2.f * half), total = 0.f;
@@ -307,7 +308,11 @@ __device__ __forceinline__ float2 pair_of_warp(float (&f)[PIECES][V], const Plac
     for (int p = 0; p < PIECES; ++p)
         if (FULL || p < w.present) {
 #pragma unroll
-            for (int v = 0; v < V; ++v) total += f[p][v] = power_of_two(fmaf(f[p][v], LOG2_E, -power));
+            for (int v = 0; v < V; ++v) {
+                float exponent = fmaf(f[p][v], LOG2_E, -power);
+                if (FINE) exponent = fmaf(f[p][v], LOG2_E_REST, exponent);
+                total += f[p][v] = power_of_two(exponent);
+            }
         }
     return make_float2(half, sum_of_warp(total));
 }
@@ -348,7 +353,7 @@ __global__ void __launch_bounds__(256) warp_kernel(const Rows<T> rows) {
         const float highest = prepare<FULL, false>(rows.prologue, f, row, w, STEP, [&](int p, float (&b)[V]) {
             beside<FULL, false>(rows.prologue.bias, w, w.at + p * STEP, b);
         });
-        const float2 pair = pair_of_warp<FULL>(f, w, highest);
+        const float2 pair = pair_of_warp<FULL, sizeof(T) == 4>(f, w, highest);
         write_row<FULL>(rows.y + row * rows.N, f, w, STEP, one_by(pair.y));
     };
     if (V > 1 && w.inside == PIECES && !rows.prologue.others()) work(Truth<(V > 1)>());
@@ -405,7 +410,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS) block_kernel(const Ro
         const float highest = prepare<FULL, SHIFTED>(rows.prologue, f, row, w, STEP, [&](int p, float (&b)[V]) {
             beside<FULL, SHIFTED>(rows.prologue.bias, w, w.at + p * STEP, b);
         });
-        pair = pair_of_warp<FULL>(f, w, highest);
+        pair = pair_of_warp<FULL, sizeof(T) == 4>(f, w, highest);
     };
     constexpr bool MAY = V > 1 && !SHIFTED;  // fewer kernels' worth of code, and of compiling
     const bool full = MAY && w.inside == PIECES && !rows.prologue.others();
@@ -453,7 +458,7 @@ __global__ void __launch_bounds__(1024, 1) online_kernel(const Rows<T> rows) {
         return w;
     };
     auto pair_of = [&](const Place& w) {
-        return pair_of_warp<false>(
+        return pair_of_warp<false, sizeof(T) == 4>(
             f, w, prepare<false, false>(rows.prologue, f, row, w, STEP, [&](int p, float (&b)[V]) {
                 beside<false, false>(rows.prologue.bias, w, w.at + p * STEP, b);
             }));
@@ -591,7 +596,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
                     else if (FULL || position < w.end) load<T, V>(kept - begin + position, b);
                 }
             });
-            pair = pair_of_warp<FULL>(f, w, highest);
+            pair = pair_of_warp<FULL, sizeof(T) == 4>(f, w, highest);
         };
         const bool whole = !SHIFTED && w.inside == PIECES && !rows.prologue.others();
         until(full + slot, phase);
