@@ -50,7 +50,7 @@ parser.add_argument("--dtypes", default="float32,float16,bfloat16")
 parser.add_argument("--json", type=Path)
 arguments = parser.parse_args()
 RECORDS: list[dict[str, Any]] = []
-ROUNDS = 9 if arguments.quick else 15
+ROUNDS = 9 if arguments.quick else 31
 
 
 def build() -> None:
