@@ -3,7 +3,7 @@
     python benchmarks/gallery.py [--only matvec,softmax,linear] [--quick] [--compile] [--tune] [--json FILE]
 
 What is timed is what a user calls. Two figures each: device time from a cold L2 cache (events around one call that the
-host queued while the card was reading something else; calls in turn, the median of the rounds and its 95 % interval),
+host queued while the card was reading something else; calls in turn, the middle of the rounds and its 95 % interval),
 and the time a call takes end to end, host included, in a row of calls from a warm cache. The ceilings (reading and
 copying) are measured in the same run. ``--tune`` first measures all plans at these shapes, which replaces this
 machine's tables; ``--quick`` takes some of the shapes and fewer rounds. Nothing is compared that was not right.
@@ -50,7 +50,7 @@ parser.add_argument("--dtypes", default="float32,float16,bfloat16")
 parser.add_argument("--json", type=Path)
 arguments = parser.parse_args()
 RECORDS: list[dict[str, Any]] = []
-ROUNDS = 9 if arguments.quick else 31
+ROUNDS = 10 if arguments.quick else 32
 
 
 def build() -> None:
@@ -67,10 +67,10 @@ def build() -> None:
 
 
 def interval(values: list[float]) -> list[float]:
-    """Median and its 95 % interval by order statistics."""
+    """The middle of the rounds and its 95 % interval by order statistics."""
     ordered, n = sorted(values), len(values)
     low = max(0, math.floor(n / 2 - 0.98 * math.sqrt(n)))
-    return [round(v, 2) for v in (statistics.median(ordered), ordered[low], ordered[n - 1 - low])]
+    return [round(v, 2) for v in (_clock.middle(values), ordered[low], ordered[n - 1 - low])]
 
 
 def compare(calls: dict[str, Callable[[], Any]], *, rounds: int = ROUNDS, **facts: Any) -> dict[str, float]:
@@ -82,7 +82,7 @@ def compare(calls: dict[str, Callable[[], Any]], *, rounds: int = ROUNDS, **fact
     if arguments.host:
         record["host_us"] = {n: round(us, 2) for n, us in _clock.host_us(calls, calls_a_round=30, rounds=5).items()}
     RECORDS.append(record)
-    return {name: statistics.median(values) for name, values in samples.items()}
+    return {name: _clock.middle(values) for name, values in samples.items()}
 
 
 def geometric_mean(values: list[float]) -> float:

@@ -17,6 +17,11 @@ def test_only_what_was_faster_in_every_sitting_goes_before_torch() -> None:
     assert _tune.choice([{"torch": 8.0}], rule="rule")[0] == "torch"
 
 
+def test_the_middle_of_samples_that_alternate_lies_between_both_levels() -> None:
+    assert _tune._clock.middle([8.0, 9.0, 8.2, 9.2, 7.9, 9.1]) == pytest.approx((8.0 + 9.1) / 2)
+    assert _tune._clock.middle([8.0]) == 8.0
+
+
 def test_the_rules_plan_is_kept_within_a_hundredth_and_a_second_kernel_must_be_worth_two() -> None:
     assert _tune.choice([{"rule": 10.09, "walk": 10.0}], rule="rule")[0] == "rule"
     assert _tune.choice([{"rule": 10.11, "walk": 10.0}], rule="rule")[0] == "walk"

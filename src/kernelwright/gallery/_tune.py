@@ -150,7 +150,7 @@ def _distinct(plans: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     return {name: plan for plan, name in first.items()}, first[plans["rule"]]
 
 
-SITTINGS, ROUNDS = 3, 21
+SITTINGS, ROUNDS = 3, 20
 """How often the leaders are timed in new memory, and how often each time."""
 
 
@@ -169,7 +169,7 @@ def fastest(make: Callable[[], Bench], *, tell: Callable[[str], None] = lambda _
             right[name] = call
         else:
             tell(f"{bench.kernel} {bench.at}: {name} is not right (error {error:.1e}) and is left out")
-    first = _clock.device_us(right, rounds=3)
+    first = _clock.device_us(right, rounds=4)
     leaders = sorted(first, key=lambda name: first[name])[:6]
     finalists = [name for name in dict.fromkeys([*leaders, bench.rule, "torch"]) if name in right]
     held = [bench]
@@ -251,8 +251,8 @@ def table_of(rows: Mapping[str, list[dict[str, Any]]]) -> _tables.Table:
         "device": torch.cuda.get_device_name(),
         "driver": _tables.driver(),
         "measured": True,
-        "how": "device time from a cold L2 cache, plans in turn: the median of 3 rounds; of the leaders the mean of "
-        f"{SITTINGS} medians of {ROUNDS} rounds, operands in other memory each time (gallery._tune)",
+        "how": "device time from a cold L2 cache, plans in turn and backwards: the median of 4 rounds; of the leaders "
+        f"the mean of {SITTINGS} medians of {ROUNDS} rounds, operands in other memory each time (gallery._tune)",
         "torch": torch.__version__,
         "kernels": dict(rows),
     }
