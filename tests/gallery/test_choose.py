@@ -50,7 +50,7 @@ def test_a_matvec_plan_uses_only_kernels_that_exist(transposed: bool) -> None:
     for M, K, itemsize, hopper, plan in matvec_plans(transposed):
         per_piece = 16 // itemsize if plan.aligned else 1
         assert plan.cluster == 1, (M, K, plan)
-        assert (plan.variant == matvec.WALK) == transposed
+        assert (plan.variant in (matvec.WALK, matvec.COLUMN)) == transposed
         if plan.variant == matvec.NARROW:
             assert plan.lanes * per_piece * (4 if plan.lanes == 32 else 1) >= K and K % per_piece == 0, (M, K, plan)
         if plan.variant == matvec.DIRECT:
@@ -80,7 +80,7 @@ def test_every_matvec_recipe_covers_k_with_kernels_that_exist(transposed: bool) 
             if plan.variant == matvec.TORCH:
                 continue
             assert rows_covered(plan, itemsize) >= K, where
-            assert (plan.variant == matvec.WALK) == transposed, where
+            assert (plan.variant in (matvec.WALK, matvec.COLUMN)) == transposed, where
             assert hopper or (plan.cluster == 1 and plan.variant != matvec.RING), where
             assert plan.cluster == 1 or (plan.segments == plan.cluster in (2, 4, 8, 16) and not plan.posted), where
             if plan.variant == matvec.DIRECT:
@@ -90,6 +90,11 @@ def test_every_matvec_recipe_covers_k_with_kernels_that_exist(transposed: bool) 
                 assert plan.segments % classes(plan, itemsize) == 0, where
                 assert plan.cluster == 1 or plan.lanes * 16 // itemsize <= 1024, where
                 assert plan.cluster == 1 or plan.aligned, where
+            if plan.variant == matvec.COLUMN:
+                assert plan.aligned and M * itemsize % 16 == 0, where
+                assert plan.lanes in (2, 4, 8, 16, 32, 64) and plan.depth in (4, 8, 16), where
+                assert plan.cluster == plan.segments and plan.segment * (plan.segments - 1) < K, where
+                assert -(-plan.segment // (256 // plan.lanes)) <= 4096, where
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -42,6 +42,8 @@ RECIPES = {
         {"HALF": "True", "M": "1003", "K": "301"},
         (2, True, 1003, 301),
     ),
+    "column 16 / 4": ("matvec_transposed", "matvec", {"M": "4000", "K": "300"}, (4, True, 4000, 300)),
+    "column 64 / 8": ("matvec_transposed", "matvec", {"HALF": "True", "M": "30008", "K": "40"}, (2, True, 30008, 40)),
     "walk 32 / 8 bare": ("matvec_transposed", "matvec", {"HALF": "True", "M": "5000", "K": "70"}, (2, True, 5000, 70)),
     "block 1024": ("softmax", "softmax", {"M": "2", "N": "4096"}, (4, True, 2, 4096)),
     "block 64": ("softmax", "softmax", {"M": "3", "N": "1024"}, (4, True, 3, 1024)),

@@ -1,4 +1,4 @@
-"""Matrix-vector product y = A @ x at memory speed, for any shape: four kernels and a rule that chooses one.
+"""Matrix-vector product y = A @ x at memory speed, for any shape: five kernels and a rule that chooses one.
 
 The product reads A once and does one multiply-add an element, so only bytes count, and below some 20 MB the time until
 the first bytes come and the last sums meet. What differs between shapes is how enough loads stay in flight:
@@ -7,6 +7,7 @@ the first bytes come and the last sums meet. What differs between shapes is how 
   direct  a block takes 1 to 16 rows and one segment of the columns; its rows share each load of x.
   walk    A column-major (that is A.T @ x of a row-major A): a thread owns a piece of the columns and walks down rows.
           Rows may begin anywhere: a block takes rows of one alignment, so that all loads are of 16 bytes.
+  column  walk where all rows are aligned: a warp sends its sums straight to the block of the cluster that owns them.
   ring    direct on Hopper: a producer thread streams 4 rows x 4 KB with the bulk copy engine (cp.async.bulk) into
           ten stages of shared memory, eight warps consume them; the loads never wait for arithmetic or a block's
           start.
@@ -642,6 +643,114 @@ __global__ void __launch_bounds__(THREADS + 32)
 
 #endif
 
+// ---- column: what walk does where no row begins amiss, with less between the first load and the last sum
+// ----------------------
+// A block is 1 << log_across pieces wide; the blocks of a cluster (Hopper) take a segment of the rows each. A warp adds
+// its slots' sums by shuffles and sends them, four columns at a time, to the block that owns these, which waits for the
+// bytes of all: no barrier lies between, in a block or in a cluster. What the host makes of these:
+struct Columns {
+    int64_t stride, step;  // elements from a row to the next, and a block's height further
+    int columns, rows, segment;  // rows: of A.T; segment: of a block
+    int log_across, log_cluster;
+};
+template <typename T, int V, int U, bool CLUSTER>
+__global__ void __launch_bounds__(THREADS, 2)
+    column_kernel(const T* __restrict__ A, const T* __restrict__ x, T* __restrict__ y, const Columns w) {
+    __shared__ __align__(16) float inbox[2560];  // [senders][owned columns + 4: no two lanes meet in a bank]
+    __shared__ __align__(8) uint64_t met;
+    const int slot = threadIdx.x >> w.log_across, slots = THREADS >> w.log_across;
+    const int piece = threadIdx.x & ((1 << w.log_across) - 1), rank = CLUSTER ? blockIdx.y : 0;
+    const int begin = rank * w.segment, n = min(w.segment, w.rows - begin);  // rows of this block
+    const int column = ((blockIdx.x << w.log_across) + piece) * V, limit = column < w.columns ? n : 0;
+    const T* p = A + (begin + slot) * w.stride + column;
+    const T* from = x + begin + slot;
+    const int units = (V / 4) << w.log_across, log = CLUSTER ? w.log_cluster : 0;  // of four columns
+    const int owned = (units + (1 << log) - 1) >> log, senders = w.log_across <= 5 ? WARPS : slots;  // of a block
+    float sum[V] = {};
+    int i = slot;
+    bool first = true;
+#pragma unroll 1
+    do {
+        Piece<T, V> a[U];
+#pragma unroll
+        for (int u = 0; u < U; ++u, p += w.step) a[u].stream(p, i + u * slots < limit);
+        float by[U], some[V] = {};
+#pragma unroll
+        for (int u = 0; u < U; ++u) by[u] = i + u * slots < n ? as_float(from[u * slots]) : 0.f;
+        if (CLUSTER && first) {  // beside the loads
+#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
+            if (threadIdx.x == 0) {
+                const int mine = rank < units ? (units - rank + (1 << log) - 1) >> log : 0;
+                barrier_init(&met, 1);
+                asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+                barrier_expect(&met, (senders << log) * mine * 16);
+            }
+            asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+            first = false;
+        }
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+            float f[V];
+            a[u].floats(f);
+#pragma unroll
+            for (int v = 0; v < V; ++v) some[v] = fmaf(f[v], by[u], some[v]);
+        }
+#pragma unroll
+        for (int v = 0; v < V; ++v) sum[v] += some[v];
+        i += U * slots, from += U * slots;
+    } while (i < n);
+#pragma unroll
+    for (int offset = 16; offset > 0; offset >>= 1)
+        if (offset >> w.log_across)
+#pragma unroll
+            for (int v = 0; v < V; ++v) sum[v] += __shfl_xor_sync(0xffffffffu, sum[v], offset);
+    if (CLUSTER) cluster_wait();
+    const int sender = rank * senders + (w.log_across <= 5 ? threadIdx.x / 32 : slot);
+    if (w.log_across >= 5 || !(threadIdx.x % 32 >> w.log_across))
+#pragma unroll
+        for (int h = 0; h < V / 4; ++h) {
+            const int unit = piece * (V / 4) + h;
+            float* const to = inbox + (sender * (owned + 1) + (unit >> log)) * 4;
+            const float* const four = sum + h * 4;
+            if (CLUSTER) {
+#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
+                uint32_t there, bar;
+                asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                             : "=r"(there)
+                             : "r"(shared_address(to)), "r"(unit & ((1 << log) - 1)));
+                asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                             : "=r"(bar)
+                             : "r"(shared_address(&met)), "r"(unit & ((1 << log) - 1)));
+                asm volatile(
+                    "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::
+                        "r"(there),
+                    "f"(four[0]), "f"(four[1]), "f"(four[2]), "f"(four[3]), "r"(bar)
+                    : "memory");
+#endif
+            } else {
+                *reinterpret_cast<float4*>(to) = make_float4(four[0], four[1], four[2], four[3]);
+            }
+        }
+    if (CLUSTER) {
+#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
+        barrier_wait(&met, 0);
+#endif
+    } else {
+        __syncthreads();
+    }
+#pragma unroll 1
+    for (int c = threadIdx.x / 32 * 4 + threadIdx.x % 4; c < owned * 4; c += WARPS * 4) {
+        float total = 0.f;
+#pragma unroll 4
+        for (int s = threadIdx.x % 32 / 4; s < senders << log; s += 8) total += inbox[s * (owned + 1) * 4 + c];
+#pragma unroll
+        for (int offset = 4; offset < 32; offset <<= 1) total += __shfl_xor_sync(0xffffffffu, total, offset);
+        const int unit = (c >> 2 << log) + rank, at = (blockIdx.x << w.log_across) * V + unit * 4 + c % 4;
+        if (threadIdx.x % 32 < 4 && unit < units && at < w.columns) store(y + at, total);
+    }
+}
+
 // ---- host
 // ------------------------------------------------------------------------------------------------------------
 struct Request {
@@ -839,11 +948,34 @@ cudaError_t ring(const Request& q) {
 #endif
 }
 
+template <typename T, int V>
+cudaError_t column(const Request& q) {
+    const int blocks = q.cluster > 1 ? q.cluster : 1;
+    Columns w;
+    w.log_across = 0, w.log_cluster = 0;
+    while (1 << w.log_across < q.lanes) ++w.log_across;
+    while (1 << w.log_cluster < blocks) ++w.log_cluster;
+    w.stride = q.stride, w.step = q.stride * (THREADS >> w.log_across);
+    w.columns = static_cast<int>(q.M), w.rows = static_cast<int>(q.K);
+    w.segment = static_cast<int>((q.K + blocks - 1) / blocks);
+    const uint64_t apart = q.K > 1 ? q.stride * sizeof(T) : 0;
+    const bool whole = q.M % V == 0 && (reinterpret_cast<uint64_t>(q.A) | apart) % 16 == 0;
+    if (!whole || 1 << w.log_across != q.lanes || q.lanes > 64 || blocks > 16 || q.segments != blocks)
+        return cudaErrorInvalidValue;
+    const dim3 grid((q.M / V + q.lanes - 1) / q.lanes, blocks);
+#define COLUMN(U) blocks > 1 ? column_kernel<T, V, U, true> : column_kernel<T, V, U, false>
+    auto kernel = q.depth == 16 ? (COLUMN(16)) : q.depth == 8 ? (COLUMN(8)) : (COLUMN(4));
+#undef COLUMN
+    return launch(kernel, grid, THREADS, 0, blocks, false, false, q, static_cast<const T*>(q.A),
+                  static_cast<const T*>(q.x), static_cast<T*>(q.y), w);
+}
+
 template <typename T>
 cudaError_t run(int variant, bool aligned, const Request& q) {
     constexpr int V = 16 / sizeof(T);
     if (variant == 3) return ring<T>(q);
-    if (variant == 2) {
+    if (variant == 5 && !q.partial) return column<T, V>(q);
+    if (variant == 2 || variant == 5) {  // column's segments with a second kernel are walk's
         if (q.stride >= V || q.K == 1) return walk<T, V>(q);
         Request narrow = q;  // a piece would hold several rows
         narrow.lanes = q.M < 32 ? static_cast<int>(q.M) : 32, narrow.depth = 8;
@@ -853,9 +985,9 @@ cudaError_t run(int variant, bool aligned, const Request& q) {
     return aligned ? direct<T, V>(q) : direct<T, 1>(q);
 }
 
-// variant: 0 narrow, 1 direct, 2 walk, 3 ring; dtype: 0 float, 1 half, 2 bfloat16; cluster: the segments are its
-// blocks, 1: they are not; posted: all blocks run at once and post their sums; partial: for a second kernel, or null.
-// Returns a cudaError_t, or -1 where `partial` is needed after all.
+// variant: 0 narrow, 1 direct, 2 walk, 3 ring, 5 column; dtype: 0 float, 1 half, 2 bfloat16; cluster: the segments are
+// its blocks, 1: they are not; posted: all blocks run at once and post their sums; partial: for a second kernel, or
+// null. Returns a cudaError_t, or -1 where `partial` is needed after all.
 extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A, const void* x, void* y,
                              float* partial, int64_t M, int64_t K, int64_t stride, int64_t segment, int segments,
                              int cluster, int posted, int depth, int rows, int lanes, int sms, int device,
@@ -910,7 +1042,7 @@ extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A,
                              void* stream);
 
 namespace {
-constexpr int WALK = 2, TORCH = 4;
+constexpr int WALK = 2, TORCH = 4, COLUMN = 5;
 struct Plan {
     int variant;
     bool aligned;
@@ -953,7 +1085,7 @@ torch::Tensor made(const torch::Tensor& A, int64_t size, bool column) {
 
 // A [M, K] @ x, of K elements side by side, as [M] or [M, 1].
 torch::Tensor run(const torch::Tensor& A, const torch::Tensor& x, const Plan& p, bool column) {
-    const bool columns = p.variant == WALK;
+    const bool columns = p.variant == WALK || p.variant == COLUMN;
     const int64_t M = A.size(0), K = A.size(1);
     const OnDeviceOf guard(A);
     auto y = made(A, M, column);
@@ -1032,7 +1164,7 @@ torch::Tensor matvec(torch::Tensor A, torch::Tensor x, int64_t variant, bool ali
     TORCH_CHECK(A.dim() == 2 && x.dim() == 1 && x.size(0) == A.size(1), "matvec: A [M, K], x [K]");
     TORCH_CHECK(x.is_contiguous(), "matvec: contiguous x");
     if (variant == TORCH) return by_torch(A, x, false);
-    const int unit = variant == WALK ? 0 : 1;
+    const int unit = variant == WALK || variant == COLUMN ? 0 : 1;
     TORCH_CHECK(A.stride(unit) == 1 || A.size(unit) == 1, "matvec: the layout does not fit the variant");
     return run(A, x,
                {static_cast<int>(variant), aligned, segment, static_cast<int>(segments), static_cast<int>(cluster),
@@ -1060,8 +1192,8 @@ int64_t quick() { return 0; }
 #endif
 """
 
-NARROW, DIRECT, WALK, RING, TORCH = range(5)
-VARIANTS = ("narrow", "direct", "walk", "ring", "torch")
+NARROW, DIRECT, WALK, RING, TORCH, COLUMN = range(6)
+VARIANTS = ("narrow", "direct", "walk", "ring", "torch", "column")
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
@@ -1099,6 +1231,7 @@ class Plan:
             DIRECT: f"{self.rows} rows a block",
             RING: "4 rows x 4 KB x 10 stages",
             WALK: f"{self.lanes} pieces wide, {self.depth} loads deep",
+            COLUMN: f"{self.lanes} pieces wide, {self.depth} loads deep",
         }
         loads = "16-byte" if self.aligned or self.variant == WALK else "one-element"
         return f"{VARIANTS[self.variant]}: {shape[self.variant]}, {cut}, {loads} loads"
@@ -1149,6 +1282,8 @@ def recipes(M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms:
     found = {"rule": _rule(M, K, itemsize, aligned, transposed, sms, hopper)}
     if transposed:
         found |= _walks(M, K, itemsize, aligned, sms, hopper)
+        if aligned and M * itemsize % 16 == 0:
+            found |= _columns(M, K, itemsize, sms, hopper)
     else:
         per_piece = 16 // itemsize if aligned else 1
         pieces = -(-K // per_piece)
@@ -1228,6 +1363,27 @@ def _walks(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: bool)
                 if parts > 1 and parts * M <= MAIL and parts * slots * 4096 >= K:
                     plan = _posted(M, K, classes, parts, across, aligned, depth)
                     found[f"walk {width} post {times} / {depth}"] = plan
+    return found
+
+
+def _columns(M: int, K: int, itemsize: int, sms: int, hopper: bool) -> dict[str, Plan]:
+    found = {}
+    pieces = M * itemsize // 16
+    for across in (2, 4, 8, 16, 32, 64):
+        tiles, slots = -(-pieces // across), 256 // across
+        for together in (1, 2, 4, 8, 16) if hopper else (1,):
+            segment = -(-K // together)
+            if (
+                not 0.4 * sms <= tiles * together <= 4.5 * sms
+                or segment * (together - 1) >= K
+                or slots * 4096 < segment
+            ):
+                continue
+            how = f" cluster {together}" if together > 1 else ""
+            for depth in (4, 8, 16):
+                if depth == 4 or slots * depth // 2 < segment:  # else half of the loads fetch nothing
+                    plan = Plan(COLUMN, True, segment, together, together, 0, across, depth=depth)
+                    found[f"column {across}{how} / {depth}"] = plan
     return found
 
 
