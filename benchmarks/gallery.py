@@ -80,7 +80,7 @@ def compare(calls: dict[str, Callable[[], Any]], *, rounds: int = ROUNDS, **fact
     samples = _clock.device_samples(calls, rounds=rounds)
     record: dict[str, Any] = {**facts, "device_us": {name: interval(values) for name, values in samples.items()}}
     if arguments.host:
-        record["host_us"] = {n: round(us, 2) for n, us in _clock.host_us(calls, calls_a_round=30, rounds=5).items()}
+        record["host_us"] = {n: round(us, 2) for n, us in _clock.host_us(calls, calls_a_round=30, rounds=12).items()}
     RECORDS.append(record)
     return {name: _clock.middle(values) for name, values in samples.items()}
 
