@@ -407,6 +407,19 @@ def test_a_weights_split_goes_with_the_weight() -> None:
     assert before - torch.cuda.memory_allocated() >= 2 * 2048 * 2048 * 4
 
 
+def test_a_subclass_of_tensor_is_taken_as_the_tensor_it_is() -> None:
+    class Named(torch.Tensor):
+        pass
+
+    x, w, b = layer(8, 64, 96)
+    named = [t.as_subclass(Named) for t in (x, w, b)]
+    exact = F.linear(x.double(), w.double(), b.double())
+    for _ in range(3):
+        assert distance(gallery.matvec(named[1], named[0][0]).as_subclass(torch.Tensor), exact[0] - b.double()) < 2e-6
+        assert distance(gallery.linear(*named).as_subclass(torch.Tensor), exact) < 2e-6
+        assert distance(gallery.linear(x, named[1], b).as_subclass(torch.Tensor), exact) < 2e-6
+
+
 def test_where_torch_was_faster_its_result_comes_without_gradient_and_in_its_dtype(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -32,3 +32,14 @@ def test_torch_compile_keeps_each_function_one_operator_and_knows_its_shape() ->
     assert [tuple(y.shape) for y in found] == [(4, 8), (4, 8), (4,), (4, 6)]
     called = [str(node.target) for node in graphs[0].graph.nodes if "kernelwright" in str(node.target)]
     assert called == [f"kernelwright.{name}.default" for name in ("linear_gelu_softmax", "linear", "matvec", "softmax")]
+
+
+def test_export_without_dynamo_finds_the_operators_too() -> None:
+    class Layer(torch.nn.Module):
+        def forward(self, x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return gallery.linear_gelu_softmax(x, w, b) + gallery.linear(x, w) + gallery.matvec(x, x[0]).unsqueeze(1)
+
+    given = torch.randn(4, 6), torch.randn(8, 6), torch.randn(8)
+    nodes = torch.export.export(Layer(), given, strict=False).graph.nodes
+    called = [str(node.target) for node in nodes if "kernelwright" in str(node.target)]
+    assert called == [f"kernelwright.{name}.default" for name in ("linear_gelu_softmax", "linear", "matvec")]

@@ -1603,7 +1603,7 @@ def _first_known(
 ) -> torch.Tensor | None:
     """``known`` until the extension is there."""
     global known
-    if not x.is_cuda:
+    if not x.is_cuda or torch.compiler.is_compiling():
         return None
     known = extension().quick() or _known_to_any
     y: torch.Tensor | None = known(x, weight, bias, scale, number)

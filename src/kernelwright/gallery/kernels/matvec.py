@@ -1529,6 +1529,8 @@ def forget_plans() -> None:
 def _first_known(A: torch.Tensor, x: torch.Tensor) -> torch.Tensor | None:
     """``known`` until the extension is there."""
     global known
+    if not A.is_cuda or torch.compiler.is_compiling():
+        return None
     known = extension().quick() or extension().known
     y: torch.Tensor | None = known(A, x)
     return y
