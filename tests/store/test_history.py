@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -118,6 +119,18 @@ def test_processes_may_write_at_once(history: History) -> None:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert len(history.entries()) == 30
+
+
+def test_a_new_file_that_another_process_is_writing_is_waited_for(history: History) -> None:
+    history.path.parent.mkdir(parents=True, exist_ok=True)
+    other = sqlite3.connect(history.path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")  # SQLite's own timeout does not help a change of the journal's mode here
+    release = threading.Timer(0.2, other.commit)
+    release.start()
+    add(history, verdict())
+    release.join()
+    other.close()
+    assert len(history.entries()) == 1
 
 
 def test_a_file_that_is_no_history_is_named(tmp_path: Path) -> None:

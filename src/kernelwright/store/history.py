@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from kernelwright.records import Verdict, from_json, to_json
 
 VERSION = 1
 """Of the tables, in SQLite's ``user_version``; a file of a later version is refused, not changed."""
+PATIENCE_S = 30
+"""How long to wait for other processes that write."""
 
 _TABLES = """
 CREATE TABLE sources (digest TEXT PRIMARY KEY, text TEXT NOT NULL);
@@ -146,9 +149,9 @@ class History:
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self.path, timeout=30)) as base:
+            with closing(sqlite3.connect(self.path, timeout=PATIENCE_S)) as base:
                 # A power cut, too, loses nothing that was committed.
-                base.execute("PRAGMA journal_mode = WAL")
+                _write_ahead(base)
                 base.execute("PRAGMA synchronous = FULL")
                 self._prepare(base)
                 yield base
@@ -173,6 +176,20 @@ class History:
                 base.execute(statement)
             base.execute(f"PRAGMA user_version = {VERSION}")
         base.commit()
+
+
+def _write_ahead(base: sqlite3.Connection) -> None:
+    """The file's journal becomes a write-ahead log. SQLite does not wait for others here, whatever its timeout is: two
+    processes that find a new file would fail now and then."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            base.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 _NAMES = ("id", "at", "problem", "candidate", "word", "device", "device_ms", "speedup")
