@@ -230,7 +230,7 @@ def test_every_softmax_recipe_brings_warps_together_whatever_their_values() -> N
             assert bool((away < 2e-6).all()), (N, name, away.tolist())
 
 
-def test_softmax_of_large_logits_is_at_most_twice_as_far_off_as_torch() -> None:
+def test_softmax_is_at_most_twice_as_far_off_as_torch_whatever_the_logits_size() -> None:
     k = softmax_kernel
     hopper = k._device(0)[0]
     for N in (1000, 1001, 4096, 16385, 32768, 65536):
@@ -239,9 +239,10 @@ def test_softmax_of_large_logits_is_at_most_twice_as_far_off_as_torch() -> None:
             z[:, 7] = z.amax(1) - 0.3  # two large ones a row, so that a wrong ratio is seen
             exact = torch.softmax(z.double(), 1)
             theirs = float((torch.softmax(z, 1).double() - exact).abs().max())
+            allowed = max(2 * theirs, 3e-7 * float(exact.max()))  # PyTorch's exp of the row's highest is 1 itself
             for name, plan in k.recipes(64, N, 4, k.ROWS if N % 4 == 0 else k.WHOLE, hopper, False).items():
                 ours = float((k.softmax(z, plan=plan).double() - exact).abs().max())
-                assert ours <= 2 * theirs, (N, size, name, ours, theirs)
+                assert ours <= allowed, (N, size, name, ours, theirs)
 
 
 def test_softmax_of_many_long_rows_takes_bias_by_every_recipe() -> None:
@@ -254,6 +255,33 @@ def test_softmax_of_many_long_rows_takes_bias_by_every_recipe() -> None:
             for name, plan in k.recipes(300, N, z.element_size(), aligned, k._device(0)[0], False).items():
                 found = k.softmax(z, bias=bias, activation="gelu", plan=plan)
                 assert distance(found, exact) <= 2 * HALF_STEP[dtype], (dtype, N, name)
+
+
+def test_softmax_claims_each_row_once_on_several_streams_at_a_time_and_in_graphs() -> None:
+    k = softmax_kernel
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    for N in (16384, 16385):
+        z, bias = torch.randn(900, N, device="cuda"), torch.randn(N, device="cuda")
+        exact = torch.softmax(F.gelu(z.double() + bias.double()), 1)
+        for name, plan in k.recipes(900, N, 4, k.ROWS if N % 4 == 0 else k.WHOLE, k._device(0)[0], False).items():
+            if plan.variant != k.STREAM:
+                continue
+            first = k.softmax(z, bias=bias, activation="gelu", plan=plan)
+            assert distance(first, exact) <= HALF_STEP[torch.float32], (N, name)
+            found = []
+            for stream in streams * 3:
+                stream.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(stream):
+                    found.append(k.softmax(z, bias=bias, activation="gelu", plan=plan))
+            graph = torch.cuda.CUDAGraph()
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph):
+                found.append(k.softmax(z, bias=bias, activation="gelu", plan=plan))
+            for _ in range(3):
+                found[-1].zero_()
+                graph.replay()
+                torch.cuda.synchronize()
+                assert all(torch.equal(first, y) for y in found), (N, name)
 
 
 def test_softmax_of_rows_that_begin_anywhere_takes_bias_and_masks() -> None:

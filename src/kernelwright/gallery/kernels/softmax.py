@@ -7,9 +7,9 @@ times. Here a row stays in registers from its only read to its only write:
   warp      N up to 1024: a warp a row, eight rows a block, no barrier at all.
   block     a block a row, 16 or 32 values a thread; on Hopper also a cluster of blocks, through distributed shared
             memory.
-  stream    on Hopper, for long rows: blocks stay, and the bulk copy engine brings a cluster's next rows into shared
-            memory while one is computed and written. With 16 values a thread, what a thread needs of bias stays in
-            registers for all rows.
+  stream    on Hopper, for long rows: blocks stay, claim rows as they come to need them, and the bulk copy engine brings
+            a cluster's next row into shared memory while one is computed and written. With 16 values a thread, what a
+            thread needs of bias stays in registers for all rows.
   online    anything else: one pass keeps a running (highest, sum) pair, a second recomputes and writes (two reads,
             one write).
 
@@ -17,8 +17,8 @@ A row's warps meet once: each takes exp relative to its own highest value, in po
 that bringing them together afterwards is exact. Rows that begin anywhere (N = 50257) are read and written by 16 bytes
 all the same where z and y begin alike: only the pieces at both ends go by element.
 
-Arithmetic is float32 whatever the dtype. exp is one multiply-add (float32: two) and ex2.approx; GELU (erf) a polynomial
-and ex2.approx, to 2.5e-7 right (PyTorch's own: 4.5e-7) and without a division, so that arithmetic hides behind memory.
+Arithmetic is float32 whatever the dtype. exp is one multiplication and ex2.approx; GELU (erf) a polynomial and
+ex2.approx, to 2.5e-7 right (PyTorch's own: 4.5e-7) and without a division, so that arithmetic hides behind memory.
 Special values act as in PyTorch: NaN or +Inf in a row make the row NaN, -Inf counts nothing, a row of -Inf only is NaN.
 Deterministic: sums have a fixed order.
 
@@ -103,12 +103,13 @@ __device__ __forceinline__ float inverse(float v) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
     return r;
 }
-constexpr float LOG2_E = 1.4426950409f, LOG2_E_REST = 1.925963e-08f;  // the nearest float, and what it leaves out
+constexpr float LOG2_E = 1.4426950409f;
 
 enum Activation { NONE, GELU_ERF, GELU_TANH };
 // v times the normal distribution's integral: the tail beyond |v| is a power of two whose exponent is a polynomial of
 // |v|, fitted for the least error of the result. float32: to 2.5e-7 right over all v, most of it the result's own
-// rounding, where PyTorch's formula with erff is to 4.5e-7, and a third of its instructions. Half types: to 4.4e-7.
+// rounding, where PyTorch's formula with erff is to 4.5e-7, and a third of its instructions. Half types: to 5.5e-5, an
+// eighth of what rounding a softmax of it to float16 costs.
 template <typename T>
 __device__ __forceinline__ float gelu_erf(float v) {
     const float size = fabsf(v);
@@ -119,8 +120,7 @@ __device__ __forceinline__ float gelu_erf(float v) {
         h = fmaf(h, size, -0.0527142026f), h = fmaf(h, size, -0.459115446f), h = fmaf(h, size, -1.15112329f);
         h = fmaf(h, size, -0.999998868f);
     } else {
-        h = fmaf(size, -0.000473294f, 0.00708446139f), h = fmaf(h, size, -0.05182717f);
-        h = fmaf(h, size, -0.459992647f), h = fmaf(h, size, -1.15078783f), h = fmaf(h, size, -1.00003767f);
+        h = fmaf(size, -0.024873944f, -0.498854548f), h = fmaf(h, size, -1.12921774f), h = fmaf(h, size, -1.00353765f);
     }
     return fmaf(-size, power_of_two(h), fmaxf(v, 0.f));
 }
@@ -170,6 +170,7 @@ __device__ __forceinline__ Place place_of(int begin, int end, int shift, int thr
 // The compiler may not keep what it has derived from a place: dozens of positions and predicates.
 __device__ __forceinline__ Place anew(Place w) {
     asm volatile("" : "+r"(w.at), "+r"(w.end), "+r"(w.inside), "+r"(w.present));
+    __builtin_assume(w.at >= 0);
     return w;
 }
 __device__ __forceinline__ bool holds(const Place& w, int position) { return position >= w.shift && position < w.end; }
@@ -240,7 +241,7 @@ __device__ __forceinline__ float prepare(const Prologue<T>& prologue, float (&f)
             }
         });
     }
-    w = anew(w);
+    if (!FULL) w = anew(w);
     float highest = -INFINITY;
     each([&](int p) {
         if (!FULL && p >= w.inside) {
@@ -255,7 +256,7 @@ __device__ __forceinline__ float prepare(const Prologue<T>& prologue, float (&f)
 }
 template <bool FULL, typename T, int V, int PIECES>
 __device__ __forceinline__ void write_row(T* y, float (&f)[PIECES][V], Place w, int step, float factor) {
-    w = anew(w);
+    if (!FULL) w = anew(w);
 #pragma unroll
     for (int p = 0; p < PIECES; ++p) {
         if (!FULL && p >= w.present) continue;
@@ -272,10 +273,11 @@ __device__ __forceinline__ void write_row(T* y, float (&f)[PIECES][V], Place w, 
     }
 }
 
+// As integers, which one instruction compares over a warp: those of negative floats rise where the floats fall.
 __device__ __forceinline__ float highest_of_warp(float v) {
-#pragma unroll
-    for (int offset = 16; offset > 0; offset >>= 1) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, offset));
-    return v;
+    const int bits = __float_as_int(v);
+    const int highest = __reduce_max_sync(0xffffffffu, bits ^ (bits >> 31 & 0x7fffffff));
+    return __int_as_float(highest ^ (highest >> 31 & 0x7fffffff));
 }
 __device__ __forceinline__ float sum_of_warp(float v) {
 #pragma unroll
@@ -290,9 +292,8 @@ __device__ __forceinline__ float one_by(float v) {
 // A row's warps each take their own highest value for exp's argument and meet once, when they know it and their sum.
 // So that nothing is lost by it, a warp's exponentials are 2^(v log2(e) - k) with a whole number k, and bringing two
 // warps' together is exact. (Where |k| would be 2^30 or more, floats lie 64 apart: k is the highest value's own.)
-// The pair: k / 2, for it may not overflow, and the sum of the warp's exponentials, which are in f then. FINE: with
-// what the float nearest to log2(e) leaves out, which is 1.3e-6 of the exponential of 100.
-template <bool FULL, bool FINE, int V, int PIECES>
+// The pair: k / 2, for it may not overflow, and the sum of the warp's exponentials, which are in f then.
+template <bool FULL, int V, int PIECES>
 __device__ __forceinline__ float2 pair_of_warp(float (&f)[PIECES][V], const Place& w, float highest) {
     highest = highest_of_warp(highest);
     float half = highest * (0.5f * LOG2_E), power = ceilf(2.f * half), total = 0.f;
@@ -308,11 +309,7 @@ __device__ __forceinline__ float2 pair_of_warp(float (&f)[PIECES][V], const Plac
     for (int p = 0; p < PIECES; ++p)
         if (FULL || p < w.present) {
 #pragma unroll
-            for (int v = 0; v < V; ++v) {
-                float exponent = fmaf(f[p][v], LOG2_E, -power);
-                if (FINE) exponent = fmaf(f[p][v], LOG2_E_REST, exponent);
-                total += f[p][v] = power_of_two(exponent);
-            }
+            for (int v = 0; v < V; ++v) total += f[p][v] = power_of_two(fmaf(f[p][v], LOG2_E, -power));
         }
     return make_float2(half, sum_of_warp(total));
 }
@@ -353,7 +350,7 @@ __global__ void __launch_bounds__(256) warp_kernel(const Rows<T> rows) {
         const float highest = prepare<FULL, false>(rows.prologue, f, row, w, STEP, [&](int p, float (&b)[V]) {
             beside<FULL, false>(rows.prologue.bias, w, w.at + p * STEP, b);
         });
-        const float2 pair = pair_of_warp<FULL, sizeof(T) == 4>(f, w, highest);
+        const float2 pair = pair_of_warp<FULL>(f, w, highest);
         write_row<FULL>(rows.y + row * rows.N, f, w, STEP, one_by(pair.y));
     };
     if (V > 1 && w.inside == PIECES && !rows.prologue.others()) work(Truth<(V > 1)>());
@@ -377,6 +374,7 @@ template <typename T, int V, int PIECES, int THREADS, bool SHIFTED>
 __global__ void __launch_bounds__(THREADS, 1024 / THREADS) block_kernel(const Rows<T> rows, int blocks) {
     constexpr int STEP = THREADS * V, WARPS = THREADS / 32;
     __shared__ __align__(8) float2 pairs[WARPS * 16];
+    if (V == 1) blocks = 1;  // no recipe has more
     const int64_t row = blocks == 1 ? blockIdx.x : blockIdx.x / blocks;
     const int rank = blocks == 1 ? 0 : blockIdx.x % blocks, warp = threadIdx.x / 32;
 #ifdef GALLERY_HOPPER
@@ -410,7 +408,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS) block_kernel(const Ro
         const float highest = prepare<FULL, SHIFTED>(rows.prologue, f, row, w, STEP, [&](int p, float (&b)[V]) {
             beside<FULL, SHIFTED>(rows.prologue.bias, w, w.at + p * STEP, b);
         });
-        pair = pair_of_warp<FULL, sizeof(T) == 4>(f, w, highest);
+        pair = pair_of_warp<FULL>(f, w, highest);
     };
     constexpr bool MAY = V > 1 && !SHIFTED;  // fewer kernels' worth of code, and of compiling
     const bool full = MAY && w.inside == PIECES && !rows.prologue.others();
@@ -458,7 +456,7 @@ __global__ void __launch_bounds__(1024, 1) online_kernel(const Rows<T> rows) {
         return w;
     };
     auto pair_of = [&](const Place& w) {
-        return pair_of_warp<false, sizeof(T) == 4>(
+        return pair_of_warp<false>(
             f, w, prepare<false, false>(rows.prologue, f, row, w, STEP, [&](int p, float (&b)[V]) {
                 beside<false, false>(rows.prologue.bias, w, w.at + p * STEP, b);
             }));
@@ -482,32 +480,50 @@ __global__ void __launch_bounds__(1024, 1) online_kernel(const Rows<T> rows) {
 }
 
 #ifdef GALLERY_HOPPER
-// Blocks stay, and the bulk copy engine brings their next rows, `stages` of them, into shared memory while one is
-// computed and written. A block's rows all have one shift, since the number of clusters is a multiple of V: what a
-// thread needs of bias is always the same, and stays in registers where they suffice, else in shared memory
-// (keep_bias) or the first cache. A row's warps meet once, and the exchange is also what tells that a row has been
-// read from its stage.
+// A launch's counts of rows that were taken, one for each way in which rows may begin; its last cluster leaves zeros.
+constexpr int CLAIMS = 8, MOST_CLAIMS = 4096;
+__device__ int all_claims[MOST_CLAIMS][CLAIMS];
+
+// Clusters stay, and the bulk copy engine brings their next rows, `stages` of them, into shared memory while one is
+// computed and written. Multiprocessors do not get equal parts of the memory's bandwidth, so that rows dealt out
+// beforehand wait for the slowest (8192 x 16384 on an H200: 284 us instead of 266): a cluster claims a row when it has
+// begun the one `stages + 1` before it, by one atomic addition whose result travels with the exchange that the row
+// needs anyway. Without `claims` rows are dealt out.
+//
+// Where rows begin anywhere, a cluster's rows all have one shift: what a thread needs of bias is always the same. It
+// stays in registers where they suffice, else in shared memory (keep_bias) or the first cache. A row's warps meet once;
+// `empty` tells that they all have read the row from its stage.
 template <typename T, int V, int PIECES, int THREADS, bool SHIFTED>
 __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
-    stream_kernel(const Rows<T> rows, int blocks, int stages, int keep_bias) {
+    stream_kernel(const Rows<T> rows, int blocks, int stages, int keep_bias, int* claims) {
 #if __CUDA_ARCH__ >= 900
-    constexpr int STEP = THREADS * V, WARPS = THREADS / 32;
+    constexpr int STEP = THREADS * V, WARPS = THREADS / 32, NONE_LEFT = 0x7fffffff;
     extern __shared__ __align__(128) unsigned char arrived[];
-    __shared__ __align__(8) uint64_t full[4], met[2];
+    __shared__ __align__(8) uint64_t full[4], empty[4], met[2];
     __shared__ __align__(8) float2 pairs[2][WARPS * 16];
-    const int rank = blockIdx.x % blocks, clusters = gridDim.x / blocks, warp = threadIdx.x / 32;
-    int64_t row = blockIdx.x / blocks;
-    const int shift = SHIFTED ? static_cast<int>(row * rows.N & (V - 1)) : 0;
+    // coming[turn % 8]: the row of that turn. A row is told stages + 1 <= 4 turns before it is begun.
+    __shared__ int coming[8], kind_of_rows, kinds_of_rows, first_claim, last_claim, dealt_apart;
+    __shared__ volatile int claimed;  // thread 0's own, whom a register is too dear for
+    const int M = static_cast<int>(rows.M), clusters = gridDim.x / blocks, cluster = blockIdx.x / blocks;
+    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);  // so that the compiler sees that it is a warp's
+    auto rank_of_block = [] {
+        int rank;
+        asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+        return rank;
+    };
+    const int kinds = SHIFTED && clusters < M ? V : 1, peers = clusters / kinds;  // those that share rows of a kind
+    const int kind = cluster / peers, first = kind + cluster % peers * kinds;
+    const int shift = SHIFTED ? static_cast<int>(int64_t(first) * rows.N & (V - 1)) : 0;
     const int width = (rows.N + (SHIFTED ? V - 1 : 0) + blocks * V - 1) / (blocks * V) * V;  // positions of a block
-    const int begin = rank * width, end = min(begin + width, rows.N + shift);
+    const int begin = rank_of_block() * width, end = min(begin + width, rows.N + shift);
     const int stage = (width * static_cast<int>(sizeof(T)) + 127) / 128 * 128;
     const Place everywhere = place_of<V, PIECES>(begin, end, shift, threadIdx.x, STEP);
     constexpr bool HELD = PIECES * V <= 16;
-    T* kept = reinterpret_cast<T*>(arrived + stages * stage);
+    auto bias_at = [&](int i) { return reinterpret_cast<T*>(arrived + stages * stage) + i; };
     Piece<T, V> held[HELD ? PIECES : 1] = {};
     // Whole pieces: the last may reach into the next row, but where there is none its elements are read directly.
-    auto request = [&](int64_t row, int slot) {
-        const int count = max(0, end - begin) + (row + 1 == rows.M ? 0 : V - 1);
+    auto request = [&](int row, int slot) {
+        const int count = max(0, end - begin) + (row + 1 == M ? 0 : V - 1);
         const uint32_t bytes = static_cast<uint32_t>(end > begin ? count / V * 16 : 0);
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(full + slot)),
                      "r"(bytes)
@@ -527,18 +543,26 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
             : "memory");
     };
     if (threadIdx.x == 0) {
-        for (int i = 0; i < 6; ++i)
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(
-                shared_address(i < 4 ? full + i : met + i - 4)));
+        for (int i = 0; i < 10; ++i)
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
+                             shared_address(i < 4 ? full + i : i < 8 ? empty + i - 4 : met + i - 8)),
+                         "r"(i < 4 || i >= 8 ? 1 : WARPS));
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        for (int i = 0; i <= stages; ++i) coming[i] = first + i * clusters;
+        // Of a kind's rows as many again are dealt out beforehand; each peer claims until it gets one beyond the last.
+        const int dealt = peers * (stages + 1);
+        kind_of_rows = kind, kinds_of_rows = kinds, dealt_apart = clusters * (stages + 1);
+        first_claim = kind + dealt * kinds;
+        last_claim = max(0, (M - kind + kinds - 1) / kinds - dealt) + peers - 1;
     }
     __syncthreads();
     if (blocks > 1)  // every block of the cluster has started
         asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
     earlier_kernels_have_ended();
+    if (threadIdx.x == 0) claimed = claims && rank_of_block() == 0 ? atomicAdd(claims + kind, 1) : -1;
     if (threadIdx.x == 0)
         for (int s = 0; s < stages; ++s)
-            if (row + int64_t(s) * clusters < rows.M) request(row + int64_t(s) * clusters, s);
+            if (coming[s] < M) request(coming[s], s);
     if (HELD && rows.prologue.bias) {
 #pragma unroll
         for (int p = 0; p < PIECES; ++p) {
@@ -556,12 +580,13 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     if (!HELD && keep_bias) {
         for (int i = threadIdx.x; i < width; i += THREADS) {
             const int column = begin + i - shift;
-            rounded(column >= 0 && column < rows.N ? as_float(rows.prologue.bias[column]) : 0.f, kept[i]);
+            rounded(column >= 0 && column < rows.N ? as_float(rows.prologue.bias[column]) : 0.f, *bias_at(i));
         }
         __syncthreads();
     }
-    int slot = 0, phase = 0;
-    for (int turn = 0; row < rows.M; row += clusters, ++turn) {
+    int slots = 0, turn = 0;  // slots: the turn's stage, and 4 in every other round
+    for (int row = first; row < M; row = __shfl_sync(0xffffffffu, coming[++turn & 7], 0)) {
+        const int slot = slots & 3, phase = slots >> 2;
         const Place w = anew(everywhere);
         const T* here = reinterpret_cast<const T*>(arrived + slot * stage) - begin;
         float f[PIECES][V];
@@ -575,7 +600,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 #pragma unroll
                     for (int v = 0; v < V; ++v) f[p][v] = 0.f;
                 }
-                if (FULL || p < w.inside || position + V <= w.end || (position < w.end && row + 1 < rows.M)) {
+                if (FULL || p < w.inside || position + V <= w.end || (position < w.end && row + 1 < M)) {
                     load<T, V>(here + position, f[p]);
                 } else if (SHIFTED && position < w.end) {
 #pragma unroll
@@ -593,46 +618,68 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
                 } else {
                     const int position = w.at + p * STEP;
                     if (!keep_bias) beside<FULL, SHIFTED>(rows.prologue.bias, w, position, b);
-                    else if (FULL || position < w.end) load<T, V>(kept - begin + position, b);
+                    else if (FULL || position < w.end) load<T, V>(bias_at(position - begin), b);
                 }
             });
-            pair = pair_of_warp<FULL, sizeof(T) == 4>(f, w, highest);
+            pair = pair_of_warp<FULL>(f, w, highest);
         };
         const bool whole = !SHIFTED && w.inside == PIECES && !rows.prologue.others();
         until(full + slot, phase);
         if (whole) read(Truth<!SHIFTED>());
         else read(Truth<false>());
-        if (stages == 1) {  // then the only one is needed again as soon as it is read
-            __syncthreads();
-            if (threadIdx.x == 0 && row + clusters < rows.M) request(row + clusters, 0);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0)
+            asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(empty + slot)) : "memory");
+        if (warp == 0) {  // all of it: code that the compiler cannot see to come together again is far slower
+            until(empty + slot, phase);
+            if (threadIdx.x == 0 && coming[(turn + stages) & 7] < M) request(coming[(turn + stages) & 7], slot);
         }
         if (whole) computed(Truth<!SHIFTED>());
         else computed(Truth<false>());
         const int side = turn & 1;
+        if (threadIdx.x == 0 && rank_of_block() == 0) {
+            int* const to = coming + ((turn + stages + 1) & 7);
+            int next = claims ? NONE_LEFT : coming[turn & 7] + dealt_apart;
+            if (claimed >= 0) {
+                next = first_claim + claimed * kinds_of_rows;
+                if (next >= M) {
+                    if (claimed == last_claim) claims[kind_of_rows] = 0;  // nobody claims after this
+                    claimed = -1, next = NONE_LEFT;
+                }
+            }
+            if (blocks == 1) *to = next;
+            else
+                for (int i = 0; i < blocks; ++i)
+                    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
+                                     in_block(shared_address(to), i)),
+                                 "r"(next), "r"(in_block(shared_address(met + side), i))
+                                 : "memory");
+        }
         if (blocks == 1) {
             if (threadIdx.x % 32 == 0) pairs[side][warp] = pair;
             __syncthreads();
         } else {
             if (threadIdx.x == 0)
                 asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(met + side)),
-                             "r"(WARPS * blocks * 8)
+                             "r"(WARPS * blocks * 8 + 4)
                              : "memory");
             if (threadIdx.x % 32 < blocks)
                 asm volatile(
                     "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
-                        in_block(shared_address(pairs[side] + rank * WARPS + warp), threadIdx.x % 32)),
+                        in_block(shared_address(pairs[side] + rank_of_block() * WARPS + warp), threadIdx.x % 32)),
                     "f"(pair.x), "f"(pair.y), "r"(in_block(shared_address(met + side), threadIdx.x % 32))
                     : "memory");
             until(met + side, turn >> 1 & 1);
         }
-        if (stages > 1 && threadIdx.x == 0 && row + int64_t(stages) * clusters < rows.M)
-            request(row + int64_t(stages) * clusters, slot);
+        int taken = -1;
+        if (threadIdx.x == 0 && claimed >= 0) taken = atomicAdd(claims + kind_of_rows, 1);
         const float2 all = joined(pairs[side], WARPS * blocks);
         const float factor = brought(pair.x, all.x) * one_by(all.y);
-        T* y = rows.y + row * rows.N - shift;
+        T* y = rows.y + int64_t(coming[turn & 7]) * rows.N - w.shift;  // not kept in a register meanwhile
         if (whole) write_row<!SHIFTED>(y, f, w, STEP, factor);
         else write_row<false>(y, f, w, STEP, factor);
-        if (++slot == stages) slot = 0, phase ^= 1;
+        if (threadIdx.x == 0) claimed = taken;  // it has come by now
+        slots = slot + 1 < stages ? slots + 1 : phase ? 0 : 4;
     }
 #endif
 }
@@ -716,7 +763,33 @@ constexpr int least_values(int variant, int V, bool shifted, int threads) {
 }
 
 #ifdef GALLERY_HOPPER
-// Rows in shared memory for each of a multiprocessor's blocks, and bias if that leaves two of them.
+// Counts for a launch on `stream`: one set a stream, whose kernels run one after the other, and one for each launch
+// that a graph captures, since that may be replayed beside anything. Null, and rows are dealt out, where none are left,
+// or where several streams have one name.
+inline int* claims_for(cudaStream_t stream) {
+    static std::mutex mutex;
+    static std::map<int, std::pair<int*, int>> known;  // of each device, and how many are in use
+    static std::map<std::pair<int, cudaStream_t>, int*> of_stream;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    int device = 0;
+    if (stream == cudaStreamPerThread || cudaGetDevice(&device) || cudaStreamIsCapturing(stream, &status))
+        return nullptr;
+    const bool captured = status != cudaStreamCaptureStatusNone;
+    const std::lock_guard<std::mutex> lock(mutex);
+    auto& [base, used] = known[device];
+    void* address = nullptr;
+    if (!base && !cudaGetSymbolAddress(&address, all_claims)) base = static_cast<int*>(address);
+    int* const fresh = base && used < MOST_CLAIMS ? base + CLAIMS * used : nullptr;
+    if (captured) return used += fresh != nullptr, fresh;
+    int*& found = of_stream[{device, stream}];
+    if (!found && fresh) found = fresh, ++used;
+    return found;
+}
+
+// Rows on their way at a time: with rows claimed as they are needed, two or three were no faster.
+constexpr int STAGES = 1;
+
+// Beside them, bias in shared memory where registers cannot hold it and there is room.
 template <typename T, int V, int VALUES, int THREADS, bool SHIFTED>
 cudaError_t stream_of(int blocks, int width, const Rows<T>& rows, cudaStream_t stream) {
     auto kernel = stream_kernel<T, V, VALUES / V, THREADS, SHIFTED>;
@@ -724,12 +797,15 @@ cudaError_t stream_of(int blocks, int width, const Rows<T>& rows, cudaStream_t s
     const int fit = (SHARED_OF_SM / (1024 / THREADS) - 1024 - 256 - THREADS * 8) / stage;
     if (fit < 1) return cudaErrorInvalidValue;
     const bool keep = VALUES > 16 && rows.prologue.bias && fit > 1;
-    const int stages = fit - keep < 2 ? fit - keep : 2, bytes = (stages + keep) * stage;
+    const int stages = fit - keep < STAGES ? fit - keep : STAGES, bytes = (stages + keep) * stage;
     int64_t most = resident(reinterpret_cast<const void*>(kernel), THREADS, bytes, blocks);
     if (SHIFTED) most = most / V * V;  // a cluster's rows have one shift
     if (most == 0) return cudaErrorInvalidConfiguration;
-    return launch(kernel, (rows.M < most ? rows.M : most) * blocks, THREADS, bytes, blocks, stream, rows, blocks,
-                  stages, static_cast<int>(keep));
+    if (rows.M > 0x7fffff00 - most * 8) return cudaErrorInvalidValue;
+    const int64_t clusters = rows.M < most ? rows.M : most;
+    int* const claims = rows.M > clusters * (stages + 1) ? claims_for(stream) : nullptr;
+    return launch(kernel, clusters * blocks, THREADS, bytes, blocks, stream, rows, blocks, stages,
+                  static_cast<int>(keep), claims);
 }
 #endif
 
