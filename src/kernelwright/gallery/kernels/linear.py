@@ -555,71 +555,95 @@ struct Ring {
     static constexpr int STAGES = WIDTH == 128 ? 3 : WIDTH == 64 ? 4 : 5, BYTES = STAGES * STAGE + 1024;
 };
 
-// x's split inside the product's kernel: every block takes some of x's rows before its first tile, and whoever loads a
-// tile waits until the rows of that tile are done. Rows are taken by counting, so that nobody waits for a block that
-// has not begun (another kernel may have its multiprocessor). The last block to have loaded all leaves the counts at 0.
+// x's split inside the product's kernel: two teams of every block take some of x's rows before its first tile, and
+// whoever loads a tile waits until the rows of that tile are done. Rows are taken by counting, so that nobody waits for
+// a block that has not begun (another kernel may have its multiprocessor). The last block to have loaded all leaves
+// the counts at 0.
+constexpr int MOST_DEPTH = 6;
 struct Inside {
     Operand x;
-    int at_once;  // rows that a block takes each time
-    int depth;    // rows that a warpgroup has under way, in the memory of the ring
+    int at_once;  // rows that a team takes each time
+    int depth;    // rows that a team has under way, in the memory of the ring
     int* counts;  // [0]: rows taken; [1]: blocks that have loaded all; [2 + tile]: its rows that are done. Null: x is
                   // split already
 };
+// The largest of them, NaN if any element is.
+__device__ __forceinline__ float largest(float4 v, float highest) {
+    auto most = [&](float f) { asm("max.NaN.f32 %0, %0, %1;" : "+f"(highest) : "f"(fabsf(f))); };
+    most(v.x), most(v.y), most(v.z), most(v.w);
+    return highest;
+}
 __device__ __forceinline__ void split_rows(const Inside& in, int K, int padded, int width, unsigned char* room) {
-    __shared__ Findings<4> found[3];
-    __shared__ __align__(8) uint64_t arrived[3][2];
-    __shared__ int taken;
-    const int group = threadIdx.x / 128, thread = threadIdx.x % 128;
-    auto together = [&] { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); };
+    constexpr int TEAM = 192, WARPS = TEAM / 32;
+    __shared__ float found[2][WARPS];
+    __shared__ __align__(8) uint64_t arrived[2][MOST_DEPTH], told[2];
+    __shared__ int taken[2];
+    const int team = threadIdx.x / TEAM, thread = threadIdx.x % TEAM;
+    auto together = [&] { asm volatile("bar.sync %0, 192;" ::"r"(1 + team) : "memory"); };
     if (thread == 0) {
-        barrier_init(&arrived[group][0], 1), barrier_init(&arrived[group][1], 1);
+        for (int s = 0; s < in.depth; ++s) barrier_init(&arrived[team][s], 1);
+        barrier_init(&told[team], 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     together();
+    auto row_of = [&](int s) { return room + (team * in.depth + s) * K * 4; };
+    auto fetch = [&](int r, int s) {
+        barrier_expect(&arrived[team][s], K * 4);
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                shared_address(row_of(s))),
+            "l"(in.x.source + r * in.x.stride), "r"(K * 4), "r"(shared_address(&arrived[team][s]))
+            : "memory");
+    };
     int slot = 0;
-    uint32_t parity = 0;
-    for (;;) {
-        __syncthreads();
-        if (threadIdx.x == 0) taken = atomicAdd(in.counts, in.at_once);
-        __syncthreads();
-        const int begin = taken + group, end = min(taken + in.at_once, in.x.rows);
-        if (taken >= in.x.rows) return;
-        auto row_of = [&](int s) { return room + (group * in.depth + s) * K * 4; };
-        auto fetch = [&](int r, int s) {
-            barrier_expect(&arrived[group][s], K * 4);
-            asm volatile(
-                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                    shared_address(row_of(s))),
-                "l"(in.x.source + r * in.x.stride), "r"(K * 4), "r"(shared_address(&arrived[group][s]))
-                : "memory");
-        };
-        if (thread == 0)
-            for (int i = 0; i < in.depth && begin + 3 * i < end; ++i) fetch(begin + 3 * i, (slot + i) % in.depth);
-        for (int r = begin; r < end; r += 3) {
+    uint32_t parity = 0, turn = 0;
+    for (;; turn ^= 1) {
+        if (thread == 0) {
+            const int first = atomicAdd(in.counts, in.at_once);
+            for (int i = 0; i < in.depth && i < in.at_once && first + i < in.x.rows; ++i)
+                fetch(first + i, (slot + i) % in.depth);
+            taken[team] = first;
+            barrier_arrive(&told[team]);
+        }
+        barrier_wait(&told[team], turn);
+        const int begin = taken[team], end = min(begin + in.at_once, in.x.rows);
+        if (begin >= in.x.rows) return;
+        for (int r = begin; r < end; ++r) {
             const float4* row = reinterpret_cast<const float4*>(row_of(slot));
-            barrier_wait(&arrived[group][slot], parity);
-            float highest = 0.f, sum = 0.f, undo;
-            int count = 0;
+            barrier_wait(&arrived[team][slot], parity);
+            float highest = 0.f;
 #pragma unroll 4
-            for (int i = thread; i * 4 < K; i += 128) look_at(row[i], highest, sum, count);
-            const float scale = agree(found[group], highest, sum, count, undo, together);
+            for (int i = thread; i * 4 < K; i += TEAM) highest = largest(row[i], highest);
+#pragma unroll
+            for (int offset = 16; offset > 0; offset >>= 1) {
+                const float other = __shfl_xor_sync(0xffffffffu, highest, offset);
+                asm("max.NaN.f32 %0, %0, %1;" : "+f"(highest) : "f"(other));
+            }
+            if (thread % 32 == 0) found[team][thread / 32] = highest;
+            together();
+#pragma unroll
+            for (int w = 0; w < WARPS; ++w) asm("max.NaN.f32 %0, %0, %1;" : "+f"(highest) : "f"(found[team][w]));
+            float undo;  // a row of up to 2^14 columns fits whatever its sum is: see scale_of
+            const float scale = scale_of(highest, highest, highest != 0.f, undo);
             if (thread == 0) in.x.undo[r] = undo;
-            uint2* h = reinterpret_cast<uint2*>(in.x.hi + int64_t(r) * padded);
-            uint2* l = reinterpret_cast<uint2*>(in.x.lo + int64_t(r) * padded);
+            uint4* h = reinterpret_cast<uint4*>(in.x.hi + int64_t(r) * padded);
+            uint4* l = reinterpret_cast<uint4*>(in.x.lo + int64_t(r) * padded);
 #pragma unroll 4
-            for (int i = thread; i * 4 < padded; i += 128) {
-                uint2 a = make_uint2(0, 0), b = a;
-                if (undo > 0.f && i * 4 < K) split_four(row[i], scale, a, b);
-                h[i] = a, l[i] = b;
+            for (int i = thread; i * 8 < padded; i += TEAM) {
+                uint2 hi[2] = {}, lo[2] = {};
+                if (undo > 0.f && i * 8 < K) split_four(row[i * 2], scale, hi[0], lo[0]);
+                if (undo > 0.f && i * 8 + 4 < K) split_four(row[i * 2 + 1], scale, hi[1], lo[1]);
+                h[i] = make_uint4(hi[0].x, hi[0].y, hi[1].x, hi[1].y);
+                l[i] = make_uint4(lo[0].x, lo[0].y, lo[1].x, lo[1].y);
             }
             together();
-            if (thread == 0 && r + 3 * in.depth < end) fetch(r + 3 * in.depth, slot);
+            if (thread == 0 && r + in.depth < end) fetch(r + in.depth, slot);
             if (++slot == in.depth) slot = 0, parity ^= 1;
         }
         __threadfence();
         asm volatile("fence.proxy.async;" ::: "memory");  // the copy engine reads what was written
         together();
-        for (int r = begin + 3 * thread; r < end; r += 384) atomicAdd(in.counts + 2 + r / width, 1);
+        for (int r = begin + thread; r < end; r += TEAM) atomicAdd(in.counts + 2 + r / width, 1);
     }
 }
 __device__ __forceinline__ void wait_for_rows(const Inside& in, int tile, int wanted) {
@@ -875,7 +899,7 @@ struct Planes {
 
 #ifdef GALLERY_HOPPER
 constexpr int MOST_TILES = 4096, MOST_SMS = 1024;  // for which there are counts; of x's rows and of multiprocessors
-// x with rows of 2560 to 16384 columns (three must fit in the ring's memory) and a million elements is split inside;
+// x with rows of 2560 to 16384 columns (two must fit in the ring's memory) and a million elements is split inside;
 // else a kernel in front is as fast or faster, whose blocks are as many as rows (H200).
 constexpr int LEAST_COLUMNS = 2560, MOST_COLUMNS = 16384;
 constexpr int64_t LEAST_ELEMENTS = 1 << 20;
@@ -911,8 +935,8 @@ cudaError_t multiply_as(int variant, const Planes& planes, const Product& p, boo
     const int grid = static_cast<int>(items < sms ? items : sms);
     const Inside inside{{p.x, p.x_stride, p.M, static_cast<__half*>(const_cast<void*>(planes.x_hi)),
                          static_cast<__half*>(const_cast<void*>(planes.x_lo)), const_cast<float*>(p.undo_x)},
-                        (p.M + grid - 1) / grid,
-                        p.K <= 8192 ? 2 : 1,
+                        (p.M + 2 * grid - 1) / (2 * grid),
+                        p.K <= 4096 ? MOST_DEPTH : 3 * 8192 / p.K,
                         split_inside ? counts : nullptr};
     Shared shared = shared_tiles(items, p.splits, p.padded / BLOCK_K, sms);
     if (shared.tiles) shared.sums = sums, shared.arrivals = counts + 2 + MOST_TILES;
