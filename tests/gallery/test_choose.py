@@ -82,7 +82,8 @@ def test_every_matvec_recipe_covers_k_with_kernels_that_exist(transposed: bool) 
             assert rows_covered(plan, itemsize) >= K, where
             assert (plan.variant in (matvec.WALK, matvec.COLUMN)) == transposed, where
             assert hopper or (plan.cluster == 1 and plan.variant != matvec.RING), where
-            assert plan.cluster == 1 or (plan.segments == plan.cluster in (2, 4, 8, 16) and not plan.posted), where
+            if plan.variant != matvec.COLUMN:
+                assert plan.cluster == 1 or (plan.segments == plan.cluster in (2, 4, 8, 16) and not plan.posted), where
             if plan.variant == matvec.DIRECT:
                 assert plan.rows <= plan.depth and plan.depth in ((8, 16) if plan.aligned else (8,)), where
             if plan.variant == matvec.WALK:
@@ -91,9 +92,10 @@ def test_every_matvec_recipe_covers_k_with_kernels_that_exist(transposed: bool) 
                 assert plan.cluster == 1 or plan.lanes * 16 // itemsize <= 1024, where
                 assert plan.cluster == 1 or plan.aligned, where
             if plan.variant == matvec.COLUMN:
-                assert plan.aligned and M * itemsize % 16 == 0, where
-                assert plan.lanes in (2, 4, 8, 16, 32, 64) and plan.depth in (4, 8, 16), where
-                assert plan.cluster == plan.segments and plan.segment * (plan.segments - 1) < K, where
+                assert not plan.aligned or (aligned and M * itemsize % 16 == 0), where
+                assert plan.lanes in ((2, 4, 8, 16, 32, 64) if plan.aligned else (32, 64, 128)), where
+                assert plan.depth in (4, 8, 16) and plan.segment * (plan.segments - 1) < K, where
+                assert (plan.segments > plan.cluster) == plan.posted and plan.segments % plan.cluster == 0, where
                 assert -(-plan.segment // (256 // plan.lanes)) <= 4096, where
 
 

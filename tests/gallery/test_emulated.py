@@ -44,6 +44,8 @@ RECIPES = {
     ),
     "column 16 / 4": ("matvec_transposed", "matvec", {"M": "4000", "K": "300"}, (4, True, 4000, 300)),
     "column 64 / 8": ("matvec_transposed", "matvec", {"HALF": "True", "M": "30008", "K": "40"}, (2, True, 30008, 40)),
+    "column 16 x 132 / 8": ("matvec_transposed", "matvec", {"M": "64", "K": "20000"}, (4, True, 64, 20000)),
+    "column 32 x 4 / 8": ("matvec_transposed", "matvec", {"M": "1003", "K": "700"}, (4, True, 1003, 700)),
     "walk 32 / 8 bare": ("matvec_transposed", "matvec", {"HALF": "True", "M": "5000", "K": "70"}, (2, True, 5000, 70)),
     "block 1024": ("softmax", "softmax", {"M": "2", "N": "4096"}, (4, True, 2, 4096)),
     "block 64": ("softmax", "softmax", {"M": "3", "N": "1024"}, (4, True, 3, 1024)),

@@ -7,17 +7,18 @@ the first bytes come and the last sums meet. What differs between shapes is how 
   direct  a block takes 1 to 16 rows and one segment of the columns; its rows share each load of x.
   walk    A column-major (that is A.T @ x of a row-major A): a thread owns a piece of the columns and walks down rows.
           Rows may begin anywhere: a block takes rows of one alignment, so that all loads are of 16 bytes.
-  column  walk where all rows are aligned: a warp sends its sums straight to the block of the cluster that owns them.
+  column  walk where all rows are aligned, or element by element: a warp sends its sums straight to the block of the
+          cluster that owns them.
   ring    direct on Hopper: a producer thread streams 4 rows x 4 KB with the bulk copy engine (cp.async.bulk) into
           ten stages of shared memory, eight warps consume them; the loads never wait for arithmetic or a block's
           start.
 
 Where K is split, there are three ways to add the segments' sums: the blocks of a cluster send them to one another's
-shared memory (Hopper, up to sixteen segments); blocks that all run at once (a cooperative launch) post them in memory,
-where an empty slot holds a NaN that no sum is, so that a sum is its own flag and no fence is waited for; or a second
-kernel adds them, in float64. Each adds in a fixed order, so that the result is the same bit for bit in every run.
-float32 chains are short: an H200's errors lie about torch.mv's, on most shapes below. NaN and Inf propagate (no product
-is left out, none is added).
+shared memory (Hopper, up to sixteen segments); blocks post them in memory, where an empty slot holds a NaN that no sum
+is, so that a sum is its own flag and no fence is waited for (who waits was the last to begin, or all run at once: a
+cooperative launch); or a second kernel adds them, in float64. Each adds in a fixed order, so that the result is the
+same bit for bit in every run. float32 chains are short: an H200's errors lie about torch.mv's, on most shapes below.
+NaN and Inf propagate (no product is left out, none is added).
 
 Limits: float32, float16, bfloat16; A is M x K with one unit stride and any other stride (rows may overlap or be far
 apart; any alignment); other layouts and a strided x are copied first. M and K up to 2^31 - 1, more than 2^31 elements
@@ -211,6 +212,46 @@ __device__ __forceinline__ void collect(const Mail& mail, T* y) {
     }
 }
 
+// The same for blocks that need not all run at once: of the blocks that share results the last to begin adds what the
+// others post, so that nobody waits for a block that may not have begun. Each takes a ticket as it begins.
+struct LateMail {
+    float* slots;  // all EMPTY; null: sums are not posted
+    int* tickets;  // all -1
+};
+__device__ __forceinline__ void request_ticket(int* counter, int& ticket) {  // which comes while A is on its way
+    asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], 1;" : "=r"(ticket) : "l"(counter) : "memory");
+}
+__device__ __forceinline__ void fetch(const float* slot) {  // into L2: what only a part is written of is read first
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(slot));
+}
+// Adds `mine` and the others' sums in the order of their numbers s, s + step, ... below `end`, and empties their slots
+// for the next launch.
+__device__ __forceinline__ float received(float* slots, int64_t apart, int s, int step, int end, int me, float mine) {
+    float sum = 0.f;
+#pragma unroll 1
+    for (; s < end; s += 4 * step) {
+        uint32_t bits[4];
+#pragma unroll
+        for (int u = 0; u < 4; ++u) {
+            const int from = s + u * step;
+            bits[u] = from == me ? __float_as_uint(mine) : from < end ? look(slots + from * apart) : 0;
+        }
+#pragma unroll
+        for (int u = 0; u < 4; ++u) {
+            const int from = s + u * step;
+            if (from != me && from < end) {
+                while (bits[u] == EMPTY) {
+                    __nanosleep(20);  // it still loads
+                    bits[u] = look(slots + from * apart);
+                }
+                set(slots + from * apart, EMPTY);
+            }
+            sum += __uint_as_float(bits[u]);
+        }
+    }
+    return sum;
+}
+
 // Where a result goes: y itself, or this segment's row of partial sums.
 template <typename T>
 struct Output {
@@ -319,16 +360,19 @@ __device__ __forceinline__ void next_kernel_may_start() {
 // ---------------------------------------------------
 template <typename T, int V, int R, int FLIGHT, bool SPLIT>
 __global__ void __launch_bounds__(THREADS, 2)
-    direct_kernel(const T* __restrict__ A, int64_t stride, const T* __restrict__ x, Output<T> out, int64_t M,
-                  int64_t K, int64_t segment, int segments) {
+    direct_kernel(const T* __restrict__ A, int64_t stride, const T* __restrict__ x, Output<T> out, LateMail late,
+                  int64_t M, int64_t K, int64_t segment, int segments) {
     constexpr int U = FLIGHT / R;  // FLIGHT loads a thread before the first use
     __shared__ float shared[WARPS][R], inbox[R + 16];
+    __shared__ bool latest;
     unsigned group = blockIdx.x, part = 0;
+    int ticket = 0;
     if (SPLIT) {
         next_kernel_may_start();
         group /= segments, part = blockIdx.x - group * segments;
         if (out.log_cluster) cluster_arrive();
-        if (out.mail.slots) expect(out.mail);
+        if (late.slots && threadIdx.x == 0) request_ticket(late.tickets + group, ticket);
+        if (late.slots && threadIdx.x < R) fetch(late.slots + (group * R + threadIdx.x) * segments + part);
     }
     const int64_t row = group * int64_t(R), begin = part * segment;
     const int length = static_cast<int>(max(int64_t(0), min(segment, K - begin))), whole = length - length % V;
@@ -367,6 +411,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         const float total = lane_sum<32>(sum[r]);
         if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32][r] = total;
     }
+    if (SPLIT && threadIdx.x == 0) latest = ticket == segments - 2;  // the first ticket is -1
     __syncthreads();
     if (SPLIT && out.log_cluster) cluster_wait();
     if (threadIdx.x < R) {
@@ -374,10 +419,31 @@ __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
         for (int warp = 0; warp < WARPS; ++warp) total += shared[warp][threadIdx.x];
         if (SPLIT && out.log_cluster) send_sum(inbox, threadIdx.x, R, part, out.log_cluster, total);
-        else if (row + threadIdx.x < M) out.put(row + threadIdx.x, part, total);
+        else if (SPLIT && late.slots) {
+            if (latest) inbox[threadIdx.x] = total;
+            else if (row + threadIdx.x < M) post(late.slots + (row + threadIdx.x) * segments + part, total);
+        } else if (row + threadIdx.x < M) out.put(row + threadIdx.x, part, total);
     }
     if (SPLIT && out.log_cluster) put_received(out, inbox, R, row, M, part);
-    if (SPLIT && out.mail.slots) collect<false>(out.mail, out.y);
+    if (SPLIT && late.slots && latest) {  // R sums of `segments` parts, in the same order whoever was the last
+        __syncthreads();
+        const int r = threadIdx.x % R;
+        float total = 0.f;
+        if (row + r < M)
+            total = received(late.slots + (row + r) * segments, 1, threadIdx.x / R, THREADS / R, segments, part,
+                             inbox[r]);
+#pragma unroll
+        for (int offset = 16; offset >= R; offset >>= 1) total += __shfl_xor_sync(0xffffffffu, total, offset);
+        if (threadIdx.x % 32 < R) shared[threadIdx.x / 32][r] = total;
+        __syncthreads();
+        if (threadIdx.x == 0) late.tickets[group] = -1;
+        if (threadIdx.x < R && row + threadIdx.x < M) {
+            total = 0.f;
+#pragma unroll
+            for (int warp = 0; warp < WARPS; ++warp) total += shared[warp][threadIdx.x];
+            store(out.y + row + threadIdx.x, total);
+        }
+    }
 }
 
 // ---- walk: y[j] = sum over i of A[i, j] x[i], with 16-byte loads whatever the rows' alignment
@@ -545,6 +611,11 @@ __device__ __forceinline__ void barrier_expect(uint64_t* b, uint32_t bytes) {
 __device__ __forceinline__ void barrier_arrive(uint64_t* b) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
+__device__ __forceinline__ uint32_t in_block(uint32_t address, int rank) {  // the same shared variable of another block
+    uint32_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    return there;
+}
 __device__ __forceinline__ void barrier_wait(uint64_t* b, uint32_t parity) {
     asm volatile(
         "{\n.reg .pred done;\nagain: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra over;\n"
@@ -643,31 +714,38 @@ __global__ void __launch_bounds__(THREADS + 32)
 
 #endif
 
-// ---- column: what walk does where no row begins amiss, with less between the first load and the last sum
-// ----------------------
-// A block is 1 << log_across pieces wide; the blocks of a cluster (Hopper) take a segment of the rows each. A warp adds
-// its slots' sums by shuffles and sends them, four columns at a time, to the block that owns these, which waits for the
-// bytes of all: no barrier lies between, in a block or in a cluster. What the host makes of these:
+// ---- column: what walk does where no row begins amiss, or element by element, with less behind the last load
+// ----------------
+// A block is 1 << log_across pieces wide; the blocks of a cluster (Hopper) take a segment of the rows each, and there
+// may be several such sets. A warp adds its slots' sums by shuffles and sends them to the block of the cluster that
+// owns their columns, which waits for the bytes of all: no barrier lies between. Of the owners of a column in several
+// sets the last to begin adds the others' sums. What the host makes of these:
 struct Columns {
     int64_t stride, step;  // elements from a row to the next, and a block's height further
     int columns, rows, segment;  // rows: of A.T; segment: of a block
-    int log_across, log_cluster;
+    int log_across, log_cluster, sets;
+    LateMail late;
 };
 template <typename T, int V, int U, bool CLUSTER>
 __global__ void __launch_bounds__(THREADS, 2)
     column_kernel(const T* __restrict__ A, const T* __restrict__ x, T* __restrict__ y, const Columns w) {
+    constexpr int E = V < 4 ? V : 4;  // columns of a unit, which is sent at once
     __shared__ __align__(16) float inbox[2560];  // [senders][owned columns + 4: no two lanes meet in a bank]
     __shared__ __align__(8) uint64_t met;
+    __shared__ bool latest;
     const int slot = threadIdx.x >> w.log_across, slots = THREADS >> w.log_across;
     const int piece = threadIdx.x & ((1 << w.log_across) - 1), rank = CLUSTER ? blockIdx.y : 0;
-    const int begin = rank * w.segment, n = min(w.segment, w.rows - begin);  // rows of this block
-    const int column = ((blockIdx.x << w.log_across) + piece) * V, limit = column < w.columns ? n : 0;
-    const T* p = A + (begin + slot) * w.stride + column;
+    const int log = CLUSTER ? w.log_cluster : 0;
+    const int begin = ((blockIdx.z << log) + rank) * w.segment, n = min(w.segment, w.rows - begin);  // the block's rows
+    const int left = (blockIdx.x << w.log_across) * V, limit = left + piece * V < w.columns ? n : 0;
+    const T* p = A + (begin + slot) * w.stride + left + piece * V;
     const T* from = x + begin + slot;
-    const int units = (V / 4) << w.log_across, log = CLUSTER ? w.log_cluster : 0;  // of four columns
-    const int owned = (units + (1 << log) - 1) >> log, senders = w.log_across <= 5 ? WARPS : slots;  // of a block
+    const int units = (V / E) << w.log_across, owned = (units + (1 << log) - 1) >> log, width = owned * E + 4;
+    const int senders = w.log_across <= 5 ? WARPS : slots;  // of a block
+    float* const slot_of = w.late.slots + int64_t(blockIdx.z) * w.columns + left;  // this set's
+    int* const counter = w.late.tickets + ((blockIdx.x << log) + rank);
+    int ticket = 0, i = slot;
     float sum[V] = {};
-    int i = slot;
     bool first = true;
 #pragma unroll 1
     do {
@@ -677,17 +755,22 @@ __global__ void __launch_bounds__(THREADS, 2)
         float by[U], some[V] = {};
 #pragma unroll
         for (int u = 0; u < U; ++u) by[u] = i + u * slots < n ? as_float(from[u * slots]) : 0.f;
-        if (CLUSTER && first) {  // beside the loads
-#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
-            if (threadIdx.x == 0) {
-                const int mine = rank < units ? (units - rank + (1 << log) - 1) >> log : 0;
-                barrier_init(&met, 1);
-                asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-                barrier_expect(&met, (senders << log) * mine * 16);
-            }
-            asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-#endif
+        if (first) {  // beside the loads
             first = false;
+            if (w.sets > 1) {
+                if (threadIdx.x == 0) request_ticket(counter, ticket);
+                const int at = ((threadIdx.x << log) + rank) * E;
+                if (threadIdx.x < owned && left + at < w.columns) fetch(slot_of + at);
+            }
+#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
+            if (CLUSTER) {
+                if (threadIdx.x == 0) {
+                    barrier_init(&met, 1);
+                    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+                }
+                asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+            }
+#endif
         }
 #pragma unroll
         for (int u = 0; u < U; ++u) {
@@ -706,30 +789,40 @@ __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
             for (int v = 0; v < V; ++v) sum[v] += __shfl_xor_sync(0xffffffffu, sum[v], offset);
     if (CLUSTER) cluster_wait();
+    if (threadIdx.x == 0) {
+        latest = w.sets == 1 || ticket == w.sets - 2;  // the first ticket is -1
+#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
+        const int mine = rank < units ? (units - rank + (1 << log) - 1) >> log : 0;
+        if (CLUSTER) barrier_expect(&met, (senders << log) * mine * E * 4);
+#endif
+    }
     const int sender = rank * senders + (w.log_across <= 5 ? threadIdx.x / 32 : slot);
     if (w.log_across >= 5 || !(threadIdx.x % 32 >> w.log_across))
 #pragma unroll
-        for (int h = 0; h < V / 4; ++h) {
-            const int unit = piece * (V / 4) + h;
-            float* const to = inbox + (sender * (owned + 1) + (unit >> log)) * 4;
-            const float* const four = sum + h * 4;
+        for (int h = 0; h < V / E; ++h) {
+            const int unit = piece * (V / E) + h;
+            float* const to = inbox + sender * width + (unit >> log) * E;
+            const float* const some = sum + h * E;
             if (CLUSTER) {
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
-                uint32_t there, bar;
-                asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                             : "=r"(there)
-                             : "r"(shared_address(to)), "r"(unit & ((1 << log) - 1)));
-                asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                             : "=r"(bar)
-                             : "r"(shared_address(&met)), "r"(unit & ((1 << log) - 1)));
-                asm volatile(
-                    "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::
-                        "r"(there),
-                    "f"(four[0]), "f"(four[1]), "f"(four[2]), "f"(four[3]), "r"(bar)
-                    : "memory");
+                const int owner = unit & ((1 << log) - 1);
+                const uint32_t there = in_block(shared_address(to), owner), bar = in_block(shared_address(&met), owner);
+                if constexpr (E == 4)
+                    asm volatile(
+                        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, "
+                        "[%5];" ::"r"(there),
+                        "f"(some[0]), "f"(some[1]), "f"(some[2]), "f"(some[3]), "r"(bar)
+                        : "memory");
+                else
+                    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::
+                                     "r"(there),
+                                 "f"(some[0]), "r"(bar)
+                                 : "memory");
 #endif
+            } else if constexpr (E == 4) {
+                *reinterpret_cast<float4*>(to) = make_float4(some[0], some[1], some[2], some[3]);
             } else {
-                *reinterpret_cast<float4*>(to) = make_float4(four[0], four[1], four[2], four[3]);
+                *to = some[0];
             }
         }
     if (CLUSTER) {
@@ -739,16 +832,32 @@ __global__ void __launch_bounds__(THREADS, 2)
     } else {
         __syncthreads();
     }
-#pragma unroll 1
-    for (int c = threadIdx.x / 32 * 4 + threadIdx.x % 4; c < owned * 4; c += WARPS * 4) {
-        float total = 0.f;
-#pragma unroll 4
-        for (int s = threadIdx.x % 32 / 4; s < senders << log; s += 8) total += inbox[s * (owned + 1) * 4 + c];
+    const int part = threadIdx.x % 32 / 4;  // eight lanes share a column
+    const auto over_parts = [](float v) {
 #pragma unroll
-        for (int offset = 4; offset < 32; offset <<= 1) total += __shfl_xor_sync(0xffffffffu, total, offset);
-        const int unit = (c >> 2 << log) + rank, at = (blockIdx.x << w.log_across) * V + unit * 4 + c % 4;
-        if (threadIdx.x % 32 < 4 && unit < units && at < w.columns) store(y + at, total);
+        for (int offset = 4; offset < 32; offset <<= 1) v += __shfl_xor_sync(0xffffffffu, v, offset);
+        return v;
+    };
+#pragma unroll 1
+    for (int base = threadIdx.x / 32 * 4; base < owned * E; base += WARPS * 4) {
+        const int c = base + threadIdx.x % 4, at = ((c / E << log) + rank) * E + c % E;
+        const bool there = c < owned * E && at < (V << w.log_across) && left + at < w.columns;
+        float total = 0.f;
+        if (c < owned * E)
+#pragma unroll 4
+            for (int s = part; s < senders << log; s += 8) total += inbox[s * width + c];
+        total = over_parts(total);
+        if (w.sets > 1) {
+            if (!latest) {
+                if (there && part == 0) post(slot_of + at, total);
+                continue;
+            }
+            if (there) total = received(w.late.slots + left + at, w.columns, part, 8, w.sets, blockIdx.z, total);
+            total = over_parts(there ? total : 0.f);
+        }
+        if (there && part == 0) store(y + left + at, total);
     }
+    if (w.sets > 1 && latest && threadIdx.x == 0) *counter = -1;
 }
 
 // ---- host
@@ -763,6 +872,7 @@ struct Request {
     int depth;  // loads that a thread has in flight
     int device;
     cudaStream_t stream;
+    LateMail late() const { return {mail, mail ? reinterpret_cast<int*>(mail + segments * M) : nullptr}; }
     template <typename T>
     Output<T> output(int64_t blocks) const {
         int log = 0;
@@ -885,7 +995,8 @@ cudaError_t combine(const Request& q) {
 template <typename T, int V>
 cudaError_t direct(const Request& q) {
     const int64_t blocks = (q.M + q.rows - 1) / q.rows * q.segments;
-    const Output<T> out = q.output<T>(blocks);
+    Output<T> out = q.output<T>(blocks);
+    out.mail.slots = nullptr;
     auto kernel = direct_kernel<T, V, 1, 8, true>;
 #define DIRECT(R, FLIGHT)                                                    \
     if (q.rows == R && q.depth == FLIGHT)                                    \
@@ -895,9 +1006,8 @@ cudaError_t direct(const Request& q) {
         DIRECT(1, 16) DIRECT(2, 16) DIRECT(4, 16) DIRECT(8, 16) DIRECT(16, 16)
     }
 #undef DIRECT
-    const cudaError_t e = launch(kernel, blocks, THREADS, 0, q.cluster, false, q.mail != nullptr, q,
-                                 static_cast<const T*>(q.A), q.stride, static_cast<const T*>(q.x), out, q.M, q.K,
-                                 q.segment, q.segments);
+    const cudaError_t e = launch(kernel, blocks, THREADS, 0, q.cluster, false, false, q, static_cast<const T*>(q.A),
+                                 q.stride, static_cast<const T*>(q.x), out, q.late(), q.M, q.K, q.segment, q.segments);
     return e ? e : combine<T>(q);
 }
 
@@ -950,19 +1060,21 @@ cudaError_t ring(const Request& q) {
 
 template <typename T, int V>
 cudaError_t column(const Request& q) {
-    const int blocks = q.cluster > 1 ? q.cluster : 1;
+    const int blocks = q.cluster > 1 ? q.cluster : 1, sets = q.segments / blocks;
     Columns w;
-    w.log_across = 0, w.log_cluster = 0;
+    w.log_across = 0, w.log_cluster = 0, w.sets = sets, w.late = q.late();
     while (1 << w.log_across < q.lanes) ++w.log_across;
     while (1 << w.log_cluster < blocks) ++w.log_cluster;
     w.stride = q.stride, w.step = q.stride * (THREADS >> w.log_across);
     w.columns = static_cast<int>(q.M), w.rows = static_cast<int>(q.K);
-    w.segment = static_cast<int>((q.K + blocks - 1) / blocks);
+    w.segment = static_cast<int>((q.K + q.segments - 1) / q.segments);
     const uint64_t apart = q.K > 1 ? q.stride * sizeof(T) : 0;
     const bool whole = q.M % V == 0 && (reinterpret_cast<uint64_t>(q.A) | apart) % 16 == 0;
-    if (!whole || 1 << w.log_across != q.lanes || q.lanes > 64 || blocks > 16 || q.segments != blocks)
+    const int widest = V > 1 ? 64 : 256;
+    if ((V > 1 && !whole) || 1 << w.log_across != q.lanes || q.lanes > widest || blocks > 16 ||
+        sets * blocks != q.segments || (sets > 1 && !q.mail))
         return cudaErrorInvalidValue;
-    const dim3 grid((q.M / V + q.lanes - 1) / q.lanes, blocks);
+    const dim3 grid(((q.M + V - 1) / V + q.lanes - 1) / q.lanes, blocks, sets);
 #define COLUMN(U) blocks > 1 ? column_kernel<T, V, U, true> : column_kernel<T, V, U, false>
     auto kernel = q.depth == 16 ? (COLUMN(16)) : q.depth == 8 ? (COLUMN(8)) : (COLUMN(4));
 #undef COLUMN
@@ -974,7 +1086,7 @@ template <typename T>
 cudaError_t run(int variant, bool aligned, const Request& q) {
     constexpr int V = 16 / sizeof(T);
     if (variant == 3) return ring<T>(q);
-    if (variant == 5 && !q.partial) return column<T, V>(q);
+    if (variant == 5 && !q.partial) return aligned ? column<T, V>(q) : column<T, 1>(q);
     if (variant == 2 || variant == 5) {  // column's segments with a second kernel are walk's
         if (q.stride >= V || q.K == 1) return walk<T, V>(q);
         Request narrow = q;  // a piece would hold several rows
@@ -994,8 +1106,9 @@ extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A,
                              void* stream) {
     const bool pieces_of_rows = variant != 2 || stride * (dtype == 0 ? 4 : 2) >= 16 || K == 1;
     const bool one_kernel = segments > 1 && !partial && pieces_of_rows;
+    const int64_t tickets = variant == 1 ? M : variant == 5 ? 2 * M + 64 : 0;  // of which there are fewer
     float* const mail =
-        one_kernel && posted ? mailbox(segments * M, device, static_cast<cudaStream_t>(stream)) : nullptr;
+        one_kernel && posted ? mailbox(segments * M + tickets, device, static_cast<cudaStream_t>(stream)) : nullptr;
     if (segments > 1 && !partial && !mail && (posted || cluster == 1 || !one_kernel)) return -1;
     float* const sums = segments > 1 ? partial : nullptr;
     const Request q{A,        x,    y,    sums,  M,   K,                      stride, segment,
@@ -1217,14 +1330,16 @@ class Plan:
     lanes: int
     """Lanes that share a row (narrow), or pieces of 16 bytes that a block is wide (walk)."""
     posted: bool = False
-    """Whether the blocks, all of which run at once, hand each other the segments' sums."""
+    """Whether blocks hand each other the segments' sums through memory: walk's and ring's, all of which run at once, to
+    all; direct's and column's to the last to begin of those that share results."""
     depth: int = 8
     """Loads of 16 bytes that a thread has in flight (direct, walk)."""
 
     def __str__(self) -> str:
         if self.variant == TORCH:
             return "torch: torch.mv, which was measured to be faster here"
-        how = "in a cluster" if self.cluster > 1 else "posted" if self.posted else "then combine"
+        how = "posted" if self.posted else "in a cluster" if self.cluster > 1 else "then combine"
+        how = f"in clusters of {self.cluster}, {how}" if self.posted and self.cluster > 1 else how
         cut = f"{self.segments} segments of {self.segment}, {how}" if self.segments > 1 else "one segment"
         shape = {
             NARROW: f"{self.lanes} lanes a row",
@@ -1282,8 +1397,7 @@ def recipes(M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms:
     found = {"rule": _rule(M, K, itemsize, aligned, transposed, sms, hopper)}
     if transposed:
         found |= _walks(M, K, itemsize, aligned, sms, hopper)
-        if aligned and M * itemsize % 16 == 0:
-            found |= _columns(M, K, itemsize, sms, hopper)
+        found |= _columns(M, K, itemsize, aligned and M * itemsize % 16 == 0, sms, hopper)
     else:
         per_piece = 16 // itemsize if aligned else 1
         pieces = -(-K // per_piece)
@@ -1366,24 +1480,27 @@ def _walks(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: bool)
     return found
 
 
-def _columns(M: int, K: int, itemsize: int, sms: int, hopper: bool) -> dict[str, Plan]:
+def _columns(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: bool) -> dict[str, Plan]:
     found = {}
-    pieces = M * itemsize // 16
-    for across in (2, 4, 8, 16, 32, 64):
+    pieces = M * itemsize // 16 if aligned else M
+    for across in (2, 4, 8, 16, 32, 64) if aligned else (32, 64, 128):
         tiles, slots = -(-pieces // across), 256 // across
         for together in (1, 2, 4, 8, 16) if hopper else (1,):
-            segment = -(-K // together)
-            if (
-                not 0.4 * sms <= tiles * together <= 4.5 * sms
-                or segment * (together - 1) >= K
-                or slots * 4096 < segment
-            ):
-                continue
-            how = f" cluster {together}" if together > 1 else ""
-            for depth in (4, 8, 16):
-                if depth == 4 or slots * depth // 2 < segment:  # else half of the loads fetch nothing
-                    plan = Plan(COLUMN, True, segment, together, together, 0, across, depth=depth)
-                    found[f"column {across}{how} / {depth}"] = plan
+            blocks = tiles * together
+            fill = {int(times * sms // blocks) for times in (1, 2)} if blocks < 0.9 * sms and together != 2 else set()
+            for sets in sorted({1} | {sets for sets in fill if sets * M <= MAIL}):
+                segment = -(-K // (together * sets))
+                fits = segment * (together * sets - 1) < K and segment <= slots * 4096
+                if not fits or not 0.4 * sms <= blocks * sets <= 4.5 * sms:
+                    continue
+                name = f"column {across}"
+                name += f" cluster {together}" * (together > 1) + f" x {sets}" * (sets > 1)
+                for depth in (4, 8, 16) if sets == 1 else (8, 16):
+                    if depth > 4 and slots * depth // 2 >= segment:  # half of the loads would fetch nothing
+                        continue
+                    found[f"{name} / {depth}"] = Plan(
+                        COLUMN, aligned, segment, together * sets, together, 0, across, sets > 1, depth
+                    )
     return found
 
 
