@@ -330,6 +330,46 @@ __device__ __forceinline__ void send(float* to, int rank, float v) {  // to the 
     asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(v) : "memory");
 #endif
 }
+#ifdef GALLERY_HOPPER
+// ---- barriers in shared memory
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+__device__ __forceinline__ void barrier_init(uint64_t* b, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals));
+}
+__device__ __forceinline__ void barrier_expect(uint64_t* b, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(uint64_t* b) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
+}
+__device__ __forceinline__ uint32_t in_block(uint32_t address, int rank) {  // the same shared variable of another block
+    uint32_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    return there;
+}
+__device__ __forceinline__ void barrier_wait(uint64_t* b, uint32_t parity) {
+    asm volatile(
+        "{\n.reg .pred done;\nagain: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra over;\n"
+        "bra again;\nover:\n}" ::"r"(shared_address(b)),
+        "r"(parity)
+        : "memory");
+}
+// Sends floats to shared memory of another block, whose barrier counts the bytes.
+__device__ __forceinline__ void send(uint32_t there, uint32_t barrier, float v) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(there), "f"(v),
+                 "r"(barrier)
+                 : "memory");
+}
+__device__ __forceinline__ void send(uint32_t there, uint32_t barrier, float4 v) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::
+                     "r"(there),
+                 "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
+                 : "memory");
+}
+#endif
 // A block of a cluster of 1 << log segments sends its sum of result `i` of `count` to block i mod (1 << log), which
 // adds what all sent. All have called cluster_arrive() and cluster_wait() before.
 constexpr int INBOX = 1024 + 64;
@@ -363,14 +403,23 @@ __global__ void __launch_bounds__(THREADS, 2)
     direct_kernel(const T* __restrict__ A, int64_t stride, const T* __restrict__ x, Output<T> out, LateMail late,
                   int64_t M, int64_t K, int64_t segment, int segments) {
     constexpr int U = FLIGHT / R;  // FLIGHT loads a thread before the first use
-    __shared__ float shared[WARPS][R], inbox[R + 16];
+    __shared__ float shared[WARPS][R], inbox[WARPS * (R + 15)];  // inbox: [senders][owned rows]
+    __shared__ __align__(8) uint64_t met;
     __shared__ bool latest;
     unsigned group = blockIdx.x, part = 0;
     int ticket = 0;
     if (SPLIT) {
         next_kernel_may_start();
         group /= segments, part = blockIdx.x - group * segments;
-        if (out.log_cluster) cluster_arrive();
+#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
+        if (out.log_cluster) {
+            if (threadIdx.x == 0) {
+                barrier_init(&met, 1);
+                asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            }
+            cluster_arrive();
+        }
+#endif
         if (late.slots && threadIdx.x == 0) request_ticket(late.tickets + group, ticket);
         if (late.slots && threadIdx.x < R) fetch(late.slots + (group * R + threadIdx.x) * segments + part);
     }
@@ -406,25 +455,46 @@ __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
         for (int r = 0; r < R; ++r) sum[r] = fmaf(as_float(rows[r][last]), xs, sum[r]);
     }
+    float mine = 0.f;  // lane r: the warp's sum of row r
 #pragma unroll
     for (int r = 0; r < R; ++r) {
         const float total = lane_sum<32>(sum[r]);
-        if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32][r] = total;
+        if (threadIdx.x % 32 == r) mine = total;
     }
+#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
+    if (SPLIT && out.log_cluster) {  // as in column_kernel: each warp sends to the rows' owners, no barrier between
+        const int log = out.log_cluster, ranks = 1 << log, owned = (R + ranks - 1) >> log, lane = threadIdx.x % 32;
+        const int rows_here = part < R ? (R - part + ranks - 1) >> log : 0;
+        cluster_wait();
+        if (threadIdx.x == 0) barrier_expect(&met, rows_here * WARPS * ranks * 4);
+        if (lane < R) {
+            float* const to = inbox + (part * WARPS + threadIdx.x / 32) * owned + (lane >> log);
+            const int owner = lane & (ranks - 1);
+            send(in_block(shared_address(to), owner), in_block(shared_address(&met), owner), mine);
+        }
+        barrier_wait(&met, 0);
+        for (int i = threadIdx.x / 32; i < rows_here; i += WARPS) {
+            float total = 0.f;
+            for (int s = lane; s < WARPS * ranks; s += 32) total += inbox[s * owned + i];
+            total = lane_sum<32>(total);
+            const int64_t at = row + (i << log) + part;
+            if (lane == 0 && at < M) store(out.y + at, total);
+        }
+        return;
+    }
+#endif
+    if (threadIdx.x % 32 < R) shared[threadIdx.x / 32][threadIdx.x % 32] = mine;
     if (SPLIT && threadIdx.x == 0) latest = ticket == segments - 2;  // the first ticket is -1
     __syncthreads();
-    if (SPLIT && out.log_cluster) cluster_wait();
     if (threadIdx.x < R) {
         float total = 0.f;
 #pragma unroll
         for (int warp = 0; warp < WARPS; ++warp) total += shared[warp][threadIdx.x];
-        if (SPLIT && out.log_cluster) send_sum(inbox, threadIdx.x, R, part, out.log_cluster, total);
-        else if (SPLIT && late.slots) {
+        if (SPLIT && late.slots) {
             if (latest) inbox[threadIdx.x] = total;
             else if (row + threadIdx.x < M) post(late.slots + (row + threadIdx.x) * segments + part, total);
         } else if (row + threadIdx.x < M) out.put(row + threadIdx.x, part, total);
     }
-    if (SPLIT && out.log_cluster) put_received(out, inbox, R, row, M, part);
     if (SPLIT && late.slots && latest) {  // R sums of `segments` parts, in the same order whoever was the last
         __syncthreads();
         const int r = threadIdx.x % R;
@@ -598,31 +668,6 @@ __global__ void __launch_bounds__(COMBINERS)
 #ifdef GALLERY_HOPPER
 constexpr int RING_ROWS = 4, RING_STAGES = 10, RING_BYTES = 4096, STAGE_BYTES = (RING_ROWS + 1) * RING_BYTES;
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-__device__ __forceinline__ void barrier_init(uint64_t* b, int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals));
-}
-__device__ __forceinline__ void barrier_expect(uint64_t* b, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes)
-                 : "memory");
-}
-__device__ __forceinline__ void barrier_arrive(uint64_t* b) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
-}
-__device__ __forceinline__ uint32_t in_block(uint32_t address, int rank) {  // the same shared variable of another block
-    uint32_t there;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-    return there;
-}
-__device__ __forceinline__ void barrier_wait(uint64_t* b, uint32_t parity) {
-    asm volatile(
-        "{\n.reg .pred done;\nagain: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra over;\n"
-        "bra again;\nover:\n}" ::"r"(shared_address(b)),
-        "r"(parity)
-        : "memory");
-}
 __device__ __forceinline__ void bulk_copy(void* to, const void* from, uint32_t bytes, uint64_t* b, uint64_t policy) {
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
@@ -807,17 +852,8 @@ __global__ void __launch_bounds__(THREADS, 2)
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
                 const int owner = unit & ((1 << log) - 1);
                 const uint32_t there = in_block(shared_address(to), owner), bar = in_block(shared_address(&met), owner);
-                if constexpr (E == 4)
-                    asm volatile(
-                        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, "
-                        "[%5];" ::"r"(there),
-                        "f"(some[0]), "f"(some[1]), "f"(some[2]), "f"(some[3]), "r"(bar)
-                        : "memory");
-                else
-                    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::
-                                     "r"(there),
-                                 "f"(some[0]), "r"(bar)
-                                 : "memory");
+                if constexpr (E == 4) send(there, bar, make_float4(some[0], some[1], some[2], some[3]));
+                else send(there, bar, some[0]);
 #endif
             } else if constexpr (E == 4) {
                 *reinterpret_cast<float4*>(to) = make_float4(some[0], some[1], some[2], some[3]);
