@@ -93,7 +93,11 @@ def test_every_matvec_recipe_covers_k_with_kernels_that_exist(transposed: bool) 
                 assert plan.cluster == 1 or plan.aligned, where
             if plan.variant == matvec.COLUMN:
                 assert not plan.aligned or (aligned and M * itemsize % 16 == 0), where
-                assert plan.lanes in ((2, 4, 8, 16, 32, 64) if plan.aligned else (32, 64, 128)), where
+                assert plan.lanes in ((2, 4, 8, 16, 32, 64, 128, 256) if plan.aligned else (32, 64, 128)), where
+                V = 16 // itemsize if plan.aligned else 1
+                unit, senders = min(V, 4), 8 if plan.lanes <= 32 else 256 // plan.lanes
+                owned = -(-plan.lanes * V // unit // plan.cluster) * unit
+                assert senders * plan.cluster * (owned + 4) <= 2560, where
                 assert plan.depth in (4, 8, 16) and plan.segment * (plan.segments - 1) < K, where
                 assert (plan.segments > plan.cluster) == plan.posted and plan.segments % plan.cluster == 0, where
                 assert -(-plan.segment // (256 // plan.lanes)) <= 4096, where

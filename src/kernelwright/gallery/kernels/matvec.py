@@ -421,7 +421,8 @@ __global__ void __launch_bounds__(THREADS, 2)
         }
 #endif
         if (late.slots && threadIdx.x == 0) request_ticket(late.tickets + group, ticket);
-        if (late.slots && threadIdx.x < R) fetch(late.slots + (group * R + threadIdx.x) * segments + part);
+        const int64_t mine = group * int64_t(R) + threadIdx.x;
+        if (late.slots && threadIdx.x < R && mine < M) fetch(late.slots + mine * segments + part);
     }
     const int64_t row = group * int64_t(R), begin = part * segment;
     const int length = static_cast<int>(max(int64_t(0), min(segment, K - begin))), whole = length - length % V;
@@ -1106,8 +1107,7 @@ cudaError_t column(const Request& q) {
     w.segment = static_cast<int>((q.K + q.segments - 1) / q.segments);
     const uint64_t apart = q.K > 1 ? q.stride * sizeof(T) : 0;
     const bool whole = q.M % V == 0 && (reinterpret_cast<uint64_t>(q.A) | apart) % 16 == 0;
-    const int widest = V > 1 ? 64 : 256;
-    if ((V > 1 && !whole) || 1 << w.log_across != q.lanes || q.lanes > widest || blocks > 16 ||
+    if ((V > 1 && !whole) || 1 << w.log_across != q.lanes || q.lanes > 256 || blocks > 16 ||
         sets * blocks != q.segments || (sets > 1 && !q.mail))
         return cudaErrorInvalidValue;
     const dim3 grid(((q.M + V - 1) / V + q.lanes - 1) / q.lanes, blocks, sets);
@@ -1519,10 +1519,13 @@ def _walks(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: bool)
 def _columns(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: bool) -> dict[str, Plan]:
     found = {}
     pieces = M * itemsize // 16 if aligned else M
-    for across in (2, 4, 8, 16, 32, 64) if aligned else (32, 64, 128):
+    wide = (128, 256) if M * K * itemsize >= 1 << 25 else ()  # long pieces of a row are what large matrices want
+    for across in (2, 4, 8, 16, 32, 64, *wide) if aligned else (32, 64, 128):
         tiles, slots = -(-pieces // across), 256 // across
         for together in (1, 2, 4, 8, 16) if hopper else (1,):
             blocks = tiles * together
+            if across > 8 and across >= 2 * pieces:
+                continue
             fill = {int(times * sms // blocks) for times in (1, 2)} if blocks < 0.9 * sms and together != 2 else set()
             for sets in sorted({1} | {sets for sets in fill if sets * M <= MAIL}):
                 segment = -(-K // (together * sets))
