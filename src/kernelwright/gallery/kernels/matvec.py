@@ -814,7 +814,7 @@ __global__ void __launch_bounds__(THREADS, 2)
                     barrier_init(&met, 1);
                     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
                 }
-                asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+                cluster_arrive();  // relaxed: a release would first wait for the loads
             }
 #endif
         }
