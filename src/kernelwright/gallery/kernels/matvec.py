@@ -398,7 +398,9 @@ __device__ __forceinline__ void next_kernel_may_start() {
 
 // ---- direct: a block takes R rows and one segment of the columns
 // ---------------------------------------------------
-template <typename T, int V, int R, int FLIGHT, bool SPLIT>
+// KIND: what becomes of the sums. WHOLE: put(); PARTS: put(), or posted; MET: added in a cluster.
+enum { WHOLE, PARTS, MET };
+template <typename T, int V, int R, int FLIGHT, int KIND>
 __global__ void __launch_bounds__(THREADS, 2)
     direct_kernel(const T* __restrict__ A, int64_t stride, const T* __restrict__ x, Output<T> out, LateMail late,
                   int64_t M, int64_t K, int64_t segment, int segments) {
@@ -408,11 +410,11 @@ __global__ void __launch_bounds__(THREADS, 2)
     __shared__ bool latest;
     unsigned group = blockIdx.x, part = 0;
     int ticket = 0;
-    if (SPLIT) {
-        next_kernel_may_start();
+    if (KIND != WHOLE) {
+        if (KIND == PARTS) next_kernel_may_start();
         group /= segments, part = blockIdx.x - group * segments;
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
-        if (out.log_cluster) {
+        if (KIND == MET) {
             if (threadIdx.x == 0) {
                 barrier_init(&met, 1);
                 asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -420,9 +422,9 @@ __global__ void __launch_bounds__(THREADS, 2)
             cluster_arrive();
         }
 #endif
-        if (late.slots && threadIdx.x == 0) request_ticket(late.tickets + group, ticket);
+        if (KIND == PARTS && late.slots && threadIdx.x == 0) request_ticket(late.tickets + group, ticket);
         const int64_t mine = group * int64_t(R) + threadIdx.x;
-        if (late.slots && threadIdx.x < R && mine < M) fetch(late.slots + mine * segments + part);
+        if (KIND == PARTS && late.slots && threadIdx.x < R && mine < M) fetch(late.slots + mine * segments + part);
     }
     const int64_t row = group * int64_t(R), begin = part * segment;
     const int length = static_cast<int>(max(int64_t(0), min(segment, K - begin))), whole = length - length % V;
@@ -463,7 +465,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         if (threadIdx.x % 32 == r) mine = total;
     }
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
-    if (SPLIT && out.log_cluster) {  // as in column_kernel: each warp sends to the rows' owners, no barrier between
+    if (KIND == MET) {  // as in column_kernel: each warp sends to the rows' owners, no barrier between
         const int log = out.log_cluster, ranks = 1 << log, owned = (R + ranks - 1) >> log, lane = threadIdx.x % 32;
         const int rows_here = part < R ? (R - part + ranks - 1) >> log : 0;
         cluster_wait();
@@ -485,18 +487,18 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
 #endif
     if (threadIdx.x % 32 < R) shared[threadIdx.x / 32][threadIdx.x % 32] = mine;
-    if (SPLIT && threadIdx.x == 0) latest = ticket == segments - 2;  // the first ticket is -1
+    if (KIND == PARTS && threadIdx.x == 0) latest = ticket == segments - 2;  // the first ticket is -1
     __syncthreads();
     if (threadIdx.x < R) {
         float total = 0.f;
 #pragma unroll
         for (int warp = 0; warp < WARPS; ++warp) total += shared[warp][threadIdx.x];
-        if (SPLIT && late.slots) {
+        if (KIND == PARTS && late.slots) {
             if (latest) inbox[threadIdx.x] = total;
             else if (row + threadIdx.x < M) post(late.slots + (row + threadIdx.x) * segments + part, total);
         } else if (row + threadIdx.x < M) out.put(row + threadIdx.x, part, total);
     }
-    if (SPLIT && late.slots && latest) {  // R sums of `segments` parts, in the same order whoever was the last
+    if (KIND == PARTS && late.slots && latest) {  // R sums of `segments` parts, in the same order whoever was the last
         __syncthreads();
         const int r = threadIdx.x % R;
         float total = 0.f;
@@ -772,7 +774,7 @@ struct Columns {
     int log_across, log_cluster, sets;
     LateMail late;
 };
-template <typename T, int V, int U, bool CLUSTER>
+template <typename T, int V, int U, bool CLUSTER, bool LATE>
 __global__ void __launch_bounds__(THREADS, 2)
     column_kernel(const T* __restrict__ A, const T* __restrict__ x, T* __restrict__ y, const Columns w) {
     constexpr int E = V < 4 ? V : 4;  // columns of a unit, which is sent at once
@@ -803,7 +805,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         for (int u = 0; u < U; ++u) by[u] = i + u * slots < n ? as_float(from[u * slots]) : 0.f;
         if (first) {  // beside the loads
             first = false;
-            if (w.sets > 1) {
+            if (LATE) {
                 if (threadIdx.x == 0) request_ticket(counter, ticket);
                 const int at = ((threadIdx.x << log) + rank) * E;
                 if (threadIdx.x < owned && left + at < w.columns) fetch(slot_of + at);
@@ -836,7 +838,7 @@ __global__ void __launch_bounds__(THREADS, 2)
             for (int v = 0; v < V; ++v) sum[v] += __shfl_xor_sync(0xffffffffu, sum[v], offset);
     if (CLUSTER) cluster_wait();
     if (threadIdx.x == 0) {
-        latest = w.sets == 1 || ticket == w.sets - 2;  // the first ticket is -1
+        if (LATE) latest = ticket == w.sets - 2;  // the first ticket is -1
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
         const int mine = rank < units ? (units - rank + (1 << log) - 1) >> log : 0;
         if (CLUSTER) barrier_expect(&met, (senders << log) * mine * E * 4);
@@ -884,7 +886,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll 4
             for (int s = part; s < senders << log; s += 8) total += inbox[s * width + c];
         total = over_parts(total);
-        if (w.sets > 1) {
+        if (LATE) {
             if (!latest) {
                 if (there && part == 0) post(slot_of + at, total);
                 continue;
@@ -894,7 +896,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         }
         if (there && part == 0) store(y + left + at, total);
     }
-    if (w.sets > 1 && latest && threadIdx.x == 0) *counter = -1;
+    if (LATE && latest && threadIdx.x == 0) *counter = -1;
 }
 
 // ---- host
@@ -1034,10 +1036,12 @@ cudaError_t direct(const Request& q) {
     const int64_t blocks = (q.M + q.rows - 1) / q.rows * q.segments;
     Output<T> out = q.output<T>(blocks);
     out.mail.slots = nullptr;
-    auto kernel = direct_kernel<T, V, 1, 8, true>;
-#define DIRECT(R, FLIGHT)                                                    \
-    if (q.rows == R && q.depth == FLIGHT)                                    \
-        kernel = q.segments > 1 ? direct_kernel<T, V, R, FLIGHT, true> : direct_kernel<T, V, R, FLIGHT, false>;
+    auto kernel = direct_kernel<T, V, 1, 8, PARTS>;
+#define DIRECT(R, FLIGHT)                                                     \
+    if (q.rows == R && q.depth == FLIGHT)                                     \
+        kernel = q.cluster > 1    ? direct_kernel<T, V, R, FLIGHT, MET>       \
+                 : q.segments > 1 ? direct_kernel<T, V, R, FLIGHT, PARTS>     \
+                                  : direct_kernel<T, V, R, FLIGHT, WHOLE>;
     DIRECT(1, 8) DIRECT(2, 8) DIRECT(4, 8) DIRECT(8, 8)
     if (V > 1) {
         DIRECT(1, 16) DIRECT(2, 16) DIRECT(4, 16) DIRECT(8, 16) DIRECT(16, 16)
@@ -1111,7 +1115,9 @@ cudaError_t column(const Request& q) {
         sets * blocks != q.segments || (sets > 1 && !q.mail))
         return cudaErrorInvalidValue;
     const dim3 grid(((q.M + V - 1) / V + q.lanes - 1) / q.lanes, blocks, sets);
-#define COLUMN(U) blocks > 1 ? column_kernel<T, V, U, true> : column_kernel<T, V, U, false>
+#define COLUMN(U)                                                                                              \
+    sets > 1 ? (blocks > 1 ? column_kernel<T, V, U, true, true> : column_kernel<T, V, U, false, true>)         \
+             : (blocks > 1 ? column_kernel<T, V, U, true, false> : column_kernel<T, V, U, false, false>)
     auto kernel = q.depth == 16 ? (COLUMN(16)) : q.depth == 8 ? (COLUMN(8)) : (COLUMN(4));
 #undef COLUMN
     return launch(kernel, grid, THREADS, 0, blocks, false, false, q, static_cast<const T*>(q.A),
