@@ -188,8 +188,8 @@ __device__ __forceinline__ void beside(const T* from, const Place& w, int positi
 }
 
 // The prologue over all of a thread's pieces, then -Inf for what is outside the row. `bias` gives the elements beside a
-// piece. Returns the highest value. FULL: nothing is outside, and there is neither scale nor mask; the branches are
-// outside the loops then. Elsewhere they are inside, which costs a little, and spares half of the compiling.
+// piece. Returns the highest value. FULL: nothing is outside, and there is neither scale nor mask. What is seldom
+// needed has loops of its own: a jump over a kilobyte of code in every piece costs as much as what the piece needs.
 template <bool FULL, bool SHIFTED, typename T, int V, int PIECES, typename Bias>
 __device__ __forceinline__ float prepare(const Prologue<T>& prologue, float (&f)[PIECES][V], int64_t row, Place w,
                                          int step, Bias bias) {
@@ -216,12 +216,13 @@ __device__ __forceinline__ float prepare(const Prologue<T>& prologue, float (&f)
         else if (prologue.activation == GELU_ERF) each([&](int p) { one(p, erf); });
         else if (prologue.bias) each([&](int p) { biased(p, same); });
         if (prologue.activation == GELU_TANH) each([&](int p) { one(p, tanh); });
-    } else if (prologue.bias || prologue.activation != NONE || prologue.others()) {
-        each([&](int p) {
+    } else {
+        if (prologue.bias || prologue.activation == GELU_ERF) each([&](int p) {
             if (prologue.bias) biased(p, same);
             if (prologue.activation == GELU_ERF) one(p, erf);
-            else if (prologue.activation == GELU_TANH) one(p, tanh);
-            if (!prologue.others()) return;
+        });
+        if (prologue.activation == GELU_TANH) each([&](int p) { one(p, tanh); });
+        if (prologue.others()) each([&](int p) {
             const Place here = anew(w);
             const int position = here.at + p * step;
 #pragma unroll
@@ -369,6 +370,35 @@ __device__ __forceinline__ uint32_t in_block(uint32_t here, int rank) {
     return there;
 }
 
+#ifdef GALLERY_HOPPER
+__device__ __forceinline__ void init(uint64_t* barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void arrive(uint64_t* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+__device__ __forceinline__ void expect(uint64_t* barrier, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void until(const uint64_t* barrier, int parity) {
+    asm volatile(
+        "{\n.reg .pred done;\nagain: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra over;\n"
+        "bra again;\nover:\n}" ::"r"(shared_address(barrier)),
+        "r"(parity)
+        : "memory");
+}
+// A warp's pair to `at` in each of the cluster's blocks, whose barrier at `met` counts the bytes.
+__device__ __forceinline__ void tell_cluster(float2 pair, const float2* at, const uint64_t* met, int blocks) {
+    const int rank = threadIdx.x % 32;
+    if (rank < blocks)
+        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
+                         in_block(shared_address(at), rank)),
+                     "f"(pair.x), "f"(pair.y), "r"(in_block(shared_address(met), rank))
+                     : "memory");
+}
+#endif
+
 // `blocks` blocks, a cluster where they are more than one, hold a row in registers.
 template <typename T, int V, int PIECES, int THREADS, bool SHIFTED>
 __global__ void __launch_bounds__(THREADS, 1024 / THREADS) block_kernel(const Rows<T> rows, int blocks) {
@@ -378,7 +408,16 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS) block_kernel(const Ro
     const int64_t row = blocks == 1 ? blockIdx.x : blockIdx.x / blocks;
     const int rank = blocks == 1 ? 0 : blockIdx.x % blocks, warp = threadIdx.x / 32;
 #ifdef GALLERY_HOPPER
-    if (blocks > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    __shared__ __align__(8) uint64_t met;
+    if (blocks > 1) {
+        if (threadIdx.x == 0) {
+            init(&met, 1);
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            expect(&met, WARPS * blocks * 8);
+        }
+        __syncwarp();
+        asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    }
 #endif
     const int shift = SHIFTED ? static_cast<int>(row * rows.N & (V - 1)) : 0;
     const int width = (rows.N + (SHIFTED ? V - 1 : 0) + blocks * V - 1) / (blocks * V) * V;  // positions of a block
@@ -420,13 +459,8 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS) block_kernel(const Ro
     } else {
 #ifdef GALLERY_HOPPER
         asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // all blocks have started
-        if (threadIdx.x % 32 < blocks)
-            asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(
-                             in_block(shared_address(pairs + rank * WARPS + warp), threadIdx.x % 32)),
-                         "f"(pair.x), "f"(pair.y)
-                         : "memory");
-        __syncwarp();
-        asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+        tell_cluster(pair, pairs + rank * WARPS + warp, &met, blocks);
+        until(&met, 0);  // a cluster's barrier would wait for all writes to memory, too
 #endif
     }
     const float2 all = joined(pairs, WARPS * blocks);
@@ -525,9 +559,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     auto request = [&](int row, int slot) {
         const int count = max(0, end - begin) + (row + 1 == M ? 0 : V - 1);
         const uint32_t bytes = static_cast<uint32_t>(end > begin ? count / V * 16 : 0);
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(full + slot)),
-                     "r"(bytes)
-                     : "memory");
+        expect(full + slot, bytes);
         if (bytes)
             asm volatile(
                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -535,18 +567,9 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
                 "l"(rows.z + row * rows.stride - shift + begin), "r"(bytes), "r"(shared_address(full + slot))
                 : "memory");
     };
-    auto until = [&](const uint64_t* barrier, int parity) {
-        asm volatile(
-            "{\n.reg .pred done;\nagain: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra over;\n"
-            "bra again;\nover:\n}" ::"r"(shared_address(barrier)),
-            "r"(parity)
-            : "memory");
-    };
     if (threadIdx.x == 0) {
-        for (int i = 0; i < 10; ++i)
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
-                             shared_address(i < 4 ? full + i : i < 8 ? empty + i - 4 : met + i - 8)),
-                         "r"(i < 4 || i >= 8 ? 1 : WARPS));
+        for (int i = 0; i < 4; ++i) init(full + i, 1), init(empty + i, WARPS);
+        init(met, 1), init(met + 1, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         for (int i = 0; i <= stages; ++i) coming[i] = first + i * clusters;
         // Of a kind's rows as many again are dealt out beforehand; each peer claims until it gets one beyond the last.
@@ -628,8 +651,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
         if (whole) read(Truth<!SHIFTED>());
         else read(Truth<false>());
         __syncwarp();
-        if (threadIdx.x % 32 == 0)
-            asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(empty + slot)) : "memory");
+        if (threadIdx.x % 32 == 0) arrive(empty + slot);
         if (warp == 0) {  // all of it: code that the compiler cannot see to come together again is far slower
             until(empty + slot, phase);
             if (threadIdx.x == 0 && coming[(turn + stages) & 7] < M) request(coming[(turn + stages) & 7], slot);
@@ -659,16 +681,8 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
             if (threadIdx.x % 32 == 0) pairs[side][warp] = pair;
             __syncthreads();
         } else {
-            if (threadIdx.x == 0)
-                asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(met + side)),
-                             "r"(WARPS * blocks * 8 + 4)
-                             : "memory");
-            if (threadIdx.x % 32 < blocks)
-                asm volatile(
-                    "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
-                        in_block(shared_address(pairs[side] + rank_of_block() * WARPS + warp), threadIdx.x % 32)),
-                    "f"(pair.x), "f"(pair.y), "r"(in_block(shared_address(met + side), threadIdx.x % 32))
-                    : "memory");
+            if (threadIdx.x == 0) expect(met + side, WARPS * blocks * 8 + 4);
+            tell_cluster(pair, pairs[side] + rank_of_block() * WARPS + warp, met + side, blocks);
             until(met + side, turn >> 1 & 1);
         }
         int taken = -1;
@@ -751,14 +765,13 @@ inline int resident(const void* kernel, int threads, int bytes, int blocks) {
 // The kernels that there are: how many values a thread holds, 16 and 32 or one of them (0: no such kernel).
 // softmax.py's VALUES says the same.
 constexpr int most_values(int variant, int V, bool shifted, int threads) {
-    if (variant == STREAM && shifted) return threads == 256 || threads == 1024 ? 32 : 0;
-    if (variant == STREAM) return threads == 1024 ? 32 : threads >= 256 ? 16 : 0;
+    if (variant == STREAM) return threads >= 256 ? 32 : 0;
     if (V == 1) return threads == 256 || threads == 1024 ? 32 : 0;
     if (shifted) return threads == 64 ? 16 : threads == 256 || threads == 1024 ? 32 : 0;
     return 32;
 }
 constexpr int least_values(int variant, int V, bool shifted, int threads) {
-    if (variant == STREAM) return shifted && threads == 256 ? 32 : 16;
+    if (variant == STREAM) return shifted && threads < 1024 ? 32 : 16;
     return V == 1 || threads == 1024 ? 32 : 16;
 }
 
@@ -786,18 +799,18 @@ inline int* claims_for(cudaStream_t stream) {
     return found;
 }
 
-// Rows on their way at a time: with rows claimed as they are needed, two or three were no faster.
-constexpr int STAGES = 1;
-
+// Rows on their way at a time: one where a multiprocessor has four blocks, for with rows claimed as they are needed
+// more are slower (1024 x 8192: 23.5 us instead of 22.1), else two (1024 x 131072 with GELU: 278 instead of 289).
 // Beside them, bias in shared memory where registers cannot hold it and there is room.
 template <typename T, int V, int VALUES, int THREADS, bool SHIFTED>
 cudaError_t stream_of(int blocks, int width, const Rows<T>& rows, cudaStream_t stream) {
     auto kernel = stream_kernel<T, V, VALUES / V, THREADS, SHIFTED>;
     const int stage = (width * static_cast<int>(sizeof(T)) + 127) / 128 * 128;
+    constexpr int wanted = THREADS <= 256 ? 1 : 2;
     const int fit = (SHARED_OF_SM / (1024 / THREADS) - 1024 - 256 - THREADS * 8) / stage;
     if (fit < 1) return cudaErrorInvalidValue;
     const bool keep = VALUES > 16 && rows.prologue.bias && fit > 1;
-    const int stages = fit - keep < STAGES ? fit - keep : STAGES, bytes = (stages + keep) * stage;
+    const int stages = fit - keep < wanted ? fit - keep : wanted, bytes = (stages + keep) * stage;
     int64_t most = resident(reinterpret_cast<const void*>(kernel), THREADS, bytes, blocks);
     if (SHIFTED) most = most / V * V;  // a cluster's rows have one shift
     if (most == 0) return cudaErrorInvalidConfiguration;
@@ -1075,8 +1088,8 @@ VALUES: dict[tuple[int, int], dict[int, int]] = {
     (BLOCK, ROWS): {64: 32, 128: 32, 256: 32, 512: 32, 1024: 32},
     (BLOCK, WHOLE): {64: 16, 256: 32, 1024: 32},
     (BLOCK, 0): {256: 32, 1024: 32},
-    (STREAM, ROWS): {256: 16, 512: 16, 1024: 32},
-    (STREAM, WHOLE): {256: 32, 1024: 32},
+    (STREAM, ROWS): {256: 32, 512: 32, 1024: 32},
+    (STREAM, WHOLE): {256: 32, 512: 32, 1024: 32},
 }
 """The kernels that there are: by variant and how rows are read, the threads of a block, and the most values of each."""
 LONGEST_ROWS = ((1024, WARP, 256, 1), (2048, BLOCK, 128, 1), (4096, BLOCK, 256, 1), (16384, BLOCK, 512, 1))
