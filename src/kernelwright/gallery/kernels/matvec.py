@@ -412,7 +412,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     int ticket = 0;
     if (KIND != WHOLE) {
         if (KIND == PARTS) next_kernel_may_start();
-        group /= segments, part = blockIdx.x - group * segments;
+        group = KIND == MET ? group >> out.log_cluster : group / segments, part = blockIdx.x - group * segments;
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
         if (KIND == MET) {
             if (threadIdx.x == 0) {
@@ -426,13 +426,14 @@ __global__ void __launch_bounds__(THREADS, 2)
         const int64_t mine = group * int64_t(R) + threadIdx.x;
         if (KIND == PARTS && late.slots && threadIdx.x < R && mine < M) fetch(late.slots + mine * segments + part);
     }
-    const int64_t row = group * int64_t(R), begin = part * segment;
-    const int length = static_cast<int>(max(int64_t(0), min(segment, K - begin))), whole = length - length % V;
+    const int64_t row = group * int64_t(R), begin = KIND == WHOLE ? 0 : part * segment;
+    const int length = static_cast<int>(KIND == WHOLE ? K : max(int64_t(0), min(segment, K - begin)));
+    const int whole = length & ~(V - 1), after = static_cast<int>(min(M - row, int64_t(R)));
     const T* rows[R];
-    float sum[R];
+    float sum[R] = {};
+    rows[0] = A + row * stride + begin;
 #pragma unroll
-    for (int r = 0; r < R; ++r)  // the last group repeats the last row
-        rows[r] = A + min(row + r, M - 1) * stride + begin, sum[r] = 0.f;
+    for (int r = 1; r < R; ++r) rows[r] = rows[r - 1] + (r < after ? stride : 0);  // the last row again, for the rest
     const T* const from = x + begin;
 #pragma unroll 1
     for (int column = threadIdx.x * V; column < whole; column += THREADS * V * U) {
