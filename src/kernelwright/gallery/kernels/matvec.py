@@ -1533,20 +1533,20 @@ def _columns(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: boo
             blocks = tiles * together
             if across > 8 and across >= 2 * pieces:
                 continue
-            fill = {int(times * sms // blocks) for times in (1, 2)} if blocks < 0.9 * sms and together != 2 else set()
-            for sets in sorted({1} | {sets for sets in fill if sets * M <= MAIL}):
-                segment = -(-K // (together * sets))
-                fits = segment * (together * sets - 1) < K and segment <= slots * 4096
-                if not fits or not 0.4 * sms <= blocks * sets <= 4.5 * sms:
+            for times in (0, 1, 2) if blocks < 0.9 * sms and together != 2 else (0,):
+                sets = int(times * sms // blocks) if times else 1
+                segment = -(-K // (together * sets)) if sets else 0
+                fits = 0 < segment * (together * sets - 1) < K or together * sets == 1
+                if (times and sets < 2) or not fits or segment > slots * 4096 or sets * M > MAIL:
                     continue
-                name = f"column {across}"
-                name += f" cluster {together}" * (together > 1) + f" x {sets}" * (sets > 1)
-                for depth in (4, 8, 16) if sets == 1 else (8, 16):
-                    if depth > 4 and slots * depth // 2 >= segment:  # half of the loads would fetch nothing
-                        continue
-                    found[f"{name} / {depth}"] = Plan(
-                        COLUMN, aligned, segment, together * sets, together, 0, across, sets > 1, depth
-                    )
+                if not 0.4 * sms <= blocks * sets <= 4.5 * sms:
+                    continue
+                name = f"column {across}" + f" cluster {together}" * (together > 1) + f" post {times}" * (times > 0)
+                for depth in (8, 16) if times else (4, 8, 16):
+                    if depth == 4 or slots * depth // 2 < segment:  # else half of the loads would fetch nothing
+                        found[f"{name} / {depth}"] = Plan(
+                            COLUMN, aligned, segment, together * sets, together, 0, across, sets > 1, depth
+                        )
     return found
 
 
