@@ -1038,15 +1038,19 @@ cudaError_t direct(const Request& q) {
     Output<T> out = q.output<T>(blocks);
     out.mail.slots = nullptr;
     auto kernel = direct_kernel<T, V, 1, 8, PARTS>;
-#define DIRECT(R, FLIGHT)                                                     \
-    if (q.rows == R && q.depth == FLIGHT)                                     \
-        kernel = q.cluster > 1    ? direct_kernel<T, V, R, FLIGHT, MET>       \
-                 : q.segments > 1 ? direct_kernel<T, V, R, FLIGHT, PARTS>     \
-                                  : direct_kernel<T, V, R, FLIGHT, WHOLE>;
+#define DIRECT(R, FLIGHT)                 \
+    if (q.rows == R && q.depth == FLIGHT) \
+        kernel = q.segments > 1 ? direct_kernel<T, V, R, FLIGHT, PARTS> : direct_kernel<T, V, R, FLIGHT, WHOLE>;
+#define IN_CLUSTER(R) \
+    if (q.rows == R && q.cluster > 1) kernel = direct_kernel<T, V, R, 8, MET>;
     DIRECT(1, 8) DIRECT(2, 8) DIRECT(4, 8) DIRECT(8, 8)
-    if (V > 1) {
+    if constexpr (V > 1) {
         DIRECT(1, 16) DIRECT(2, 16) DIRECT(4, 16) DIRECT(8, 16) DIRECT(16, 16)
     }
+#ifdef GALLERY_HOPPER
+    IN_CLUSTER(1) IN_CLUSTER(2) IN_CLUSTER(4) IN_CLUSTER(8)
+#endif
+#undef IN_CLUSTER
 #undef DIRECT
     const cudaError_t e = launch(kernel, blocks, THREADS, 0, q.cluster, false, false, q, static_cast<const T*>(q.A),
                                  q.stride, static_cast<const T*>(q.x), out, q.late(), q.M, q.K, q.segment, q.segments);
@@ -1075,7 +1079,7 @@ cudaError_t walk(Request q) {
 #define WALK(U)                                              \
     exchanged ? walk_kernel<T, V, U, EXCHANGED> : q.rows ? walk_kernel<T, V, U, STAGED> : walk_kernel<T, V, U, BARE>
     auto kernel = walk_kernel<T, V, 8, BARE>;
-    if (V > 1) kernel = q.depth == 16 ? (WALK(16)) : q.depth == 8 ? (WALK(8)) : (WALK(4));
+    if constexpr (V > 1) kernel = q.depth == 16 ? (WALK(16)) : q.depth == 8 ? (WALK(8)) : (WALK(4));
 #undef WALK
     const cudaError_t e = launch(kernel, dim3(tiles, ranges, period), THREADS, 0, q.cluster, false, q.mail != nullptr,
                                  q, static_cast<const T*>(q.A), static_cast<const T*>(q.x), out, w);
@@ -1116,10 +1120,17 @@ cudaError_t column(const Request& q) {
         sets * blocks != q.segments || (sets > 1 && !q.mail))
         return cudaErrorInvalidValue;
     const dim3 grid(((q.M + V - 1) / V + q.lanes - 1) / q.lanes, blocks, sets);
-#define COLUMN(U)                                                                                              \
-    sets > 1 ? (blocks > 1 ? column_kernel<T, V, U, true, true> : column_kernel<T, V, U, false, true>)         \
+#ifdef GALLERY_HOPPER
+#define COLUMN(U)                                                                                      \
+    sets > 1 ? (blocks > 1 ? column_kernel<T, V, U, true, true> : column_kernel<T, V, U, false, true>) \
              : (blocks > 1 ? column_kernel<T, V, U, true, false> : column_kernel<T, V, U, false, false>)
-    auto kernel = q.depth == 16 ? (COLUMN(16)) : q.depth == 8 ? (COLUMN(8)) : (COLUMN(4));
+#else
+    if (blocks > 1) return cudaErrorInvalidDeviceFunction;
+#define COLUMN(U) sets > 1 ? column_kernel<T, V, U, false, true> : column_kernel<T, V, U, false, false>
+#endif
+    auto kernel = q.depth == 16 ? (COLUMN(16)) : (COLUMN(8));
+    if constexpr (V > 1)
+        if (q.depth == 4) kernel = COLUMN(4);
 #undef COLUMN
     return launch(kernel, grid, THREADS, 0, blocks, false, false, q, static_cast<const T*>(q.A),
                   static_cast<const T*>(q.x), static_cast<T*>(q.y), w);
@@ -1542,8 +1553,8 @@ def _columns(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: boo
                 if not 0.4 * sms <= blocks * sets <= 4.5 * sms:
                     continue
                 name = f"column {across}" + f" cluster {together}" * (together > 1) + f" post {times}" * (times > 0)
-                for depth in (8, 16) if times else (4, 8, 16):
-                    if depth == 4 or slots * depth // 2 < segment:  # else half of the loads would fetch nothing
+                for depth in (8, 16) if times or not aligned else (4, 8, 16):
+                    if depth == (4 if aligned else 8) or slots * depth // 2 < segment:  # else half would fetch nothing
                         found[f"{name} / {depth}"] = Plan(
                             COLUMN, aligned, segment, together * sets, together, 0, across, sets > 1, depth
                         )
@@ -1654,7 +1665,8 @@ def hopper_flags() -> list[str]:
         return []
     if torch.cuda.get_device_capability() != (9, 0):
         return []
-    return ["-DGALLERY_HOPPER", "-gencode=arch=compute_90,code=sm_90", "-gencode=arch=compute_80,code=compute_80"]
+    targets = ["-gencode=arch=compute_90,code=sm_90", "-gencode=arch=compute_80,code=compute_80"]
+    return ["-DGALLERY_HOPPER", "--threads=2", *targets]
 
 
 @functools.cache
