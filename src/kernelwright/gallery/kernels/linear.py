@@ -1502,7 +1502,8 @@ def hopper_flags() -> list[str]:
         return []
     if torch.cuda.get_device_capability() != (9, 0):
         return []
-    return ["-DGALLERY_HOPPER", "-gencode=arch=compute_90a,code=sm_90a", "-gencode=arch=compute_80,code=compute_80"]
+    targets = ["-gencode=arch=compute_90a,code=sm_90a", "-gencode=arch=compute_80,code=compute_80"]
+    return ["-DGALLERY_HOPPER", "--threads=2", *targets]
 
 
 @functools.cache

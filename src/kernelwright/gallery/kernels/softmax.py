@@ -1183,7 +1183,8 @@ def hopper_flags() -> list[str]:
         return []
     if torch.cuda.get_device_capability() != (9, 0):
         return []
-    return ["-DGALLERY_HOPPER", "-gencode=arch=compute_90,code=sm_90", "-gencode=arch=compute_80,code=compute_80"]
+    targets = ["-gencode=arch=compute_90,code=sm_90", "-gencode=arch=compute_80,code=compute_80"]
+    return ["-DGALLERY_HOPPER", "--threads=2", *targets]
 
 
 @functools.cache
