@@ -135,7 +135,7 @@ def test_a_softmax_plan_holds_its_row() -> None:
         shift = pieces - 1 if plan.aligned == softmax.WHOLE else 0
         width = -(-(N + shift) // (plan.blocks * pieces)) * pieces
         longest = {softmax.WARP: 1024, softmax.ONLINE: 1 << 31, softmax.TORCH: 1 << 31}
-        values = softmax.VALUES.get((plan.variant, plan.aligned), {}).get(plan.threads, 0)
+        values = softmax.values_of(plan.variant, plan.aligned, itemsize).get(plan.threads, 0)
         assert longest.get(plan.variant, plan.threads * values) >= width, where
         assert hopper or (plan.blocks == 1 and plan.variant != softmax.STREAM), where
         if plan.variant in (softmax.BLOCK, softmax.STREAM):

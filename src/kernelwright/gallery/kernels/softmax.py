@@ -188,8 +188,10 @@ __device__ __forceinline__ void beside(const T* from, const Place& w, int positi
 }
 
 // The prologue over all of a thread's pieces, then -Inf for what is outside the row. `bias` gives the elements beside a
-// piece. Returns the highest value. FULL: nothing is outside, and there is neither scale nor mask. What is seldom
-// needed has loops of its own: a jump over a kilobyte of code in every piece costs as much as what the piece needs.
+// piece. Returns the highest value. FULL: nothing is outside, and there is neither scale nor mask; the branches are
+// outside the loops then. Elsewhere they are inside, which spares half of the compiling; but of SHIFTED rows no part is
+// FULL, and what they seldom need has a loop of its own: a jump over a kilobyte of code in every piece costs as much as
+// what the piece needs.
 template <bool FULL, bool SHIFTED, typename T, int V, int PIECES, typename Bias>
 __device__ __forceinline__ float prepare(const Prologue<T>& prologue, float (&f)[PIECES][V], int64_t row, Place w,
                                          int step, Bias bias) {
@@ -217,12 +219,13 @@ __device__ __forceinline__ float prepare(const Prologue<T>& prologue, float (&f)
         else if (prologue.bias) each([&](int p) { biased(p, same); });
         if (prologue.activation == GELU_TANH) each([&](int p) { one(p, tanh); });
     } else {
-        if (prologue.bias || prologue.activation == GELU_ERF) each([&](int p) {
+        auto usual = [&](int p) {
             if (prologue.bias) biased(p, same);
             if (prologue.activation == GELU_ERF) one(p, erf);
-        });
-        if (prologue.activation == GELU_TANH) each([&](int p) { one(p, tanh); });
-        if (prologue.others()) each([&](int p) {
+        };
+        auto seldom = [&](int p) {
+            if (prologue.activation == GELU_TANH) one(p, tanh);
+            if (!prologue.others()) return;
             const Place here = anew(w);
             const int position = here.at + p * step;
 #pragma unroll
@@ -240,7 +243,15 @@ __device__ __forceinline__ float prepare(const Prologue<T>& prologue, float (&f)
 #pragma unroll
                 for (int v = 0; v < V; ++v) f[p][v] += add[v];
             }
-        });
+        };
+        const bool first = prologue.bias || prologue.activation == GELU_ERF;
+        const bool then = prologue.activation == GELU_TANH || prologue.others();
+        if constexpr (SHIFTED) {
+            if (first) each(usual);
+            if (then) each(seldom);
+        } else if (first || then) {
+            each([&](int p) { usual(p), seldom(p); });
+        }
     }
     if (!FULL) w = anew(w);
     float highest = -INFINITY;
@@ -546,7 +557,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
         return rank;
     };
     const int kinds = SHIFTED && clusters < M ? V : 1, peers = clusters / kinds;  // those that share rows of a kind
-    const int kind = cluster / peers, first = kind + cluster % peers * kinds;
+    const int kind = cluster % kinds, first = cluster;
     const int shift = SHIFTED ? static_cast<int>(int64_t(first) * rows.N & (V - 1)) : 0;
     const int width = (rows.N + (SHIFTED ? V - 1 : 0) + blocks * V - 1) / (blocks * V) * V;  // positions of a block
     const int begin = rank_of_block() * width, end = min(begin + width, rows.N + shift);
@@ -765,13 +776,14 @@ inline int resident(const void* kernel, int threads, int bytes, int blocks) {
 // The kernels that there are: how many values a thread holds, 16 and 32 or one of them (0: no such kernel).
 // softmax.py's VALUES says the same.
 constexpr int most_values(int variant, int V, bool shifted, int threads) {
-    if (variant == STREAM) return threads >= 256 ? 32 : 0;
+    if (variant == STREAM && shifted) return threads == 256 || threads == 1024 ? 32 : 0;
+    if (variant == STREAM) return threads < 256 ? 0 : V == 4 && threads < 1024 ? 16 : 32;
     if (V == 1) return threads == 256 || threads == 1024 ? 32 : 0;
     if (shifted) return threads == 64 ? 16 : threads == 256 || threads == 1024 ? 32 : 0;
     return 32;
 }
 constexpr int least_values(int variant, int V, bool shifted, int threads) {
-    if (variant == STREAM) return shifted && threads < 1024 ? 32 : 16;
+    if (variant == STREAM) return shifted || V == 8 ? 32 : 16;
     return V == 1 || threads == 1024 ? 32 : 16;
 }
 
@@ -1088,19 +1100,38 @@ VALUES: dict[tuple[int, int], dict[int, int]] = {
     (BLOCK, ROWS): {64: 32, 128: 32, 256: 32, 512: 32, 1024: 32},
     (BLOCK, WHOLE): {64: 16, 256: 32, 1024: 32},
     (BLOCK, 0): {256: 32, 1024: 32},
-    (STREAM, ROWS): {256: 32, 512: 32, 1024: 32},
-    (STREAM, WHOLE): {256: 32, 512: 32, 1024: 32},
+    (STREAM, ROWS): {256: 16, 512: 16, 1024: 32},
+    (STREAM, WHOLE): {256: 32, 1024: 32},
 }
 """The kernels that there are: by variant and how rows are read, the threads of a block, and the most values of each."""
-LONGEST_ROWS = ((1024, WARP, 256, 1), (2048, BLOCK, 128, 1), (4096, BLOCK, 256, 1), (16384, BLOCK, 512, 1))
-"""The longest row, and the variant, threads and blocks that take it, on any device. Figures: docs/gallery.md."""
-LONGER_ROWS = ((32768, BLOCK, 1024, 1),)
+HALF_VALUES: dict[tuple[int, int], dict[int, int]] = {(STREAM, ROWS): {256: 32, 512: 32, 1024: 32}}
+"""Where half types have others: a thread holds as many bytes."""
+LONGEST_ROWS = (
+    (4 << 10, WARP, 256, 1),
+    (4 << 10, BLOCK, 64, 1),
+    (8 << 10, BLOCK, 128, 1),
+    (16 << 10, BLOCK, 256, 1),
+    (64 << 10, BLOCK, 512, 1),
+)
+"""The longest row in bytes that is left to variant, threads and blocks, on any device, where they can hold it.
+Figures: docs/gallery.md."""
+LONGER_ROWS = ((128 << 10, BLOCK, 1024, 1),)
 """What follows without clusters; beyond it, online."""
 LONGER_ROWS_HOPPER = (
-    *((16384 * blocks, STREAM, 1024, blocks) for blocks in (2, 4, 8)),
-    (262144, STREAM, 1024, 8),
+    (64 << 10, STREAM, 256, 4),
+    (128 << 10, STREAM, 256, 8),
+    (256 << 10, STREAM, 512, 8),
+    (1 << 20, STREAM, 1024, 8),
 )
 """What follows on Hopper."""
+LONGER_SHIFTED_ROWS = ((32768, BLOCK, 1024, 1),)
+"""The same, without clusters and on Hopper, where rows begin anywhere: by positions."""
+LONGER_SHIFTED_ROWS_HOPPER = (
+    (32768, STREAM, 256, 4),
+    (65536, STREAM, 256, 8),
+    (131072, STREAM, 1024, 4),
+    (262144, STREAM, 1024, 8),
+)
 SHIFTED_ROWS = ((1024, BLOCK, 64, 1), (8192, BLOCK, 256, 1))
 """The start of both ladders where rows begin anywhere."""
 UNALIGNED_ROWS = ((1024, WARP, 256, 1), (8192, BLOCK, 256, 1), (32768, BLOCK, 1024, 1))
@@ -1144,7 +1175,7 @@ def recipes(M: int, N: int, itemsize: int, aligned: int, hopper: bool, plain: bo
         for threads, values in VALUES[BLOCK, aligned].items():
             if threads * (4 if blocks == 1 else 12) <= width <= threads * values:
                 found[f"block {threads}" + f" {blocks}" * (blocks > 1)] = Plan(BLOCK, threads, blocks, aligned)
-        for threads, values in VALUES[STREAM, aligned].items() if hopper and aligned else ():
+        for threads, values in values_of(STREAM, aligned, itemsize).items() if hopper and aligned else ():
             if max(2048, threads * 8) <= width <= threads * values:
                 found[f"stream {threads} {blocks}"] = Plan(STREAM, threads, blocks, aligned)
     if N >= 16384:
@@ -1152,6 +1183,17 @@ def recipes(M: int, N: int, itemsize: int, aligned: int, hopper: bool, plain: bo
     if plain:
         found["torch"] = Plan(TORCH, 0, 1, aligned)
     return found
+
+
+def values_of(variant: int, aligned: int, itemsize: int) -> dict[int, int]:
+    """The most values of a thread, by the threads of a block."""
+    found = VALUES.get((variant, aligned), {})
+    return HALF_VALUES.get((variant, aligned), found) if itemsize == 2 else found
+
+
+def _values(variant: int, threads: int, itemsize: int) -> int:
+    """The most values of a thread where rows start at multiples of 16 bytes; a warp's row is 1024 at most."""
+    return 4 if variant == WARP else values_of(variant, ROWS, itemsize)[threads]
 
 
 def _width(N: int, itemsize: int, aligned: int, blocks: int) -> int:
@@ -1163,9 +1205,13 @@ def _width(N: int, itemsize: int, aligned: int, blocks: int) -> int:
 def _rule(N: int, itemsize: int, aligned: int, hopper: bool) -> Plan:
     """The plan where nothing near was measured. Figures behind it: docs/gallery.md."""
     ladder: tuple[tuple[int, int, int, int], ...] = UNALIGNED_ROWS
-    if aligned:
-        ladder = SHIFTED_ROWS if aligned == WHOLE else LONGEST_ROWS
-        ladder = (*ladder, *(LONGER_ROWS_HOPPER if hopper else LONGER_ROWS))
+    if aligned == WHOLE:
+        ladder = (*SHIFTED_ROWS, *(LONGER_SHIFTED_ROWS_HOPPER if hopper else LONGER_SHIFTED_ROWS))
+    elif aligned:
+        ladder = tuple(
+            (min(size // itemsize, threads * _values(variant, threads, itemsize) * blocks), variant, threads, blocks)
+            for size, variant, threads, blocks in (*LONGEST_ROWS, *(LONGER_ROWS_HOPPER if hopper else LONGER_ROWS))
+        )
     for longest, variant, threads, blocks in ladder:
         if _width(N, itemsize, aligned, blocks) * blocks <= longest:
             return Plan(variant, threads, blocks, aligned)
