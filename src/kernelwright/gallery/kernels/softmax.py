@@ -18,7 +18,7 @@ that bringing them together afterwards is exact. Rows that begin anywhere (N = 5
 all the same where z and y begin alike: only the pieces at both ends go by element.
 
 Arithmetic is float32 whatever the dtype. exp is one multiplication and ex2.approx; GELU (erf) a polynomial and
-ex2.approx, to 2.5e-7 right (PyTorch's own: 4.5e-7) and without a division, so that arithmetic hides behind memory.
+ex2.approx, to 2.5e-7 right (PyTorch's own: 4.5e-7; half types: 5.5e-5) and without a division.
 Special values act as in PyTorch: NaN or +Inf in a row make the row NaN, -Inf counts nothing, a row of -Inf only is NaN.
 Deterministic: sums have a fixed order.
 
@@ -108,8 +108,8 @@ constexpr float LOG2_E = 1.4426950409f;
 enum Activation { NONE, GELU_ERF, GELU_TANH };
 // v times the normal distribution's integral: the tail beyond |v| is a power of two whose exponent is a polynomial of
 // |v|, fitted for the least error of the result. float32: to 2.5e-7 right over all v, most of it the result's own
-// rounding, where PyTorch's formula with erff is to 4.5e-7, and a third of its instructions. Half types: to 5.5e-5, an
-// eighth of what rounding a softmax of it to float16 costs.
+// rounding, where PyTorch's formula with erff is to 4.5e-7, and a third of its instructions. Half types: to 5.5e-5, a
+// ninth of what rounding a softmax of it to float16 may cost.
 template <typename T>
 __device__ __forceinline__ float gelu_erf(float v) {
     const float size = fabsf(v);
