@@ -24,8 +24,8 @@ Limits: float32, float16, bfloat16; A is M x K with one unit stride and any othe
 apart; any alignment); other layouts and a strided x are copied first. M and K up to 2^31 - 1, more than 2^31 elements
 in all. Posted sums need 32 MB of memory a device, kept. Forward only.
 
-Measured (docs/gallery.md has the grid): one H200, A 2048 x 2^20 float32, 8.6 GB: ring 1.841 ms (4667 GB/s), torch.mv
-2.294 ms (3745 GB/s).
+Measured (docs/gallery.md has the grid): one H200, A 2048 x 2^20 float32, 8.6 GB: ring 1.845 ms (4656 GB/s), torch.mv
+2.302 ms (3731 GB/s).
 """
 
 from __future__ import annotations
