@@ -14,8 +14,9 @@ from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.stage import start as start_measuring
 from kernelwright.worker.plan import Plan
 from kernelwright.worker.start import candidate_config, oracle_config, start_candidate, start_oracle
-from kernelwright.worker.supervisor import Supervisor, Worker, WorkerEnded
+from kernelwright.worker.supervisor import Supervisor
 from kernelwright.worker.wire import close_all
+from kernelwright.worker.worker import Worker, WorkerEnded
 
 
 class Warm:

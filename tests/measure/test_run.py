@@ -14,7 +14,7 @@ from kernelwright.measure.records import ComparisonWord, Mark, Reason
 from kernelwright.measure.run import NotMeasured, run, timing
 from kernelwright.measure.stage import measure
 from kernelwright.records import ProcessExit, StageStatus, to_json
-from kernelwright.worker.supervisor import WorkerEnded
+from kernelwright.worker.worker import WorkerEnded
 
 pytestmark = pytest.mark.tiny
 

@@ -33,7 +33,8 @@ from kernelwright.measure.records import (
 )
 from kernelwright.measure.verdicts import CANDIDATE, Facts
 from kernelwright.records import ExceptionFact, from_json
-from kernelwright.worker.supervisor import Supervisor, Worker, WorkerEnded
+from kernelwright.worker.supervisor import Supervisor
+from kernelwright.worker.worker import Worker, WorkerEnded
 
 
 class NotMeasured(Exception):

@@ -14,7 +14,8 @@ from kernelwright.errors import MachineError
 from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.records import Timing
 from kernelwright.records import Stage, StageResult, StageStatus
-from kernelwright.worker.supervisor import Supervisor, Worker
+from kernelwright.worker.supervisor import Supervisor
+from kernelwright.worker.worker import Worker
 
 
 @dataclass(frozen=True)

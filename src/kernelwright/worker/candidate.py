@@ -7,10 +7,7 @@ process knows the expected outputs.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import threading
 import time
 import traceback
 import types
@@ -29,7 +26,7 @@ from kernelwright.worker.devices import DEVICES, Cuda, Opening, Place
 from kernelwright.worker.frames import exception_fact
 from kernelwright.worker.guarded import Guard
 from kernelwright.worker.inputs import Drawn, Handed, Inputs
-from kernelwright.worker.nursery import INTERRUPT_SIGNAL
+from kernelwright.worker.lastwords import heed_interrupts, tell_exits
 from kernelwright.worker.parameters import checksum, parameter_names, table
 from kernelwright.worker.recipe import Recipe
 from kernelwright.worker.seeds import seed_all
@@ -47,8 +44,8 @@ REFUSALS = {"RefusedError", "RefusedInstruction", "RefusedCall", "PtxSyntaxError
 def main(channel: Channel, config: dict[str, Any]) -> None:
     """Serve requests until the supervisor closes the channel."""
     session = _Session(channel, config)
-    _tell_exits(session)
-    _heed_interrupts(session)
+    tell_exits(session.tell_exit)
+    heed_interrupts(session.interrupt)
     while True:
         request, fds = channel.receive()
         operation: Callable[[dict[str, Any], list[int]], None] = getattr(session, f"on_{request['op']}")
@@ -91,6 +88,17 @@ class _Session:
         """Send what the device saw, whatever state it is in."""
         if self.device is not None:
             self.device.flush()
+
+    def interrupt(self) -> None:
+        """End the running kernel, where one runs on an emulated device."""
+        if self.device is not None:
+            self.device.interrupt()
+
+    def tell_exit(self, how: str, stack: list[types.FrameType]) -> None:
+        """The last words before ``os._exit`` or ``os.abort``."""
+        frames = [[frame.f_lineno, frame.f_code.co_name] for frame in stack if frame.f_code.co_filename == self.file]
+        self.flush()
+        self.channel.send({"leaving": how, "frames": frames})
 
     def tell_fault(self, operation: str) -> bool:
         """Reply with what the device itself could not do, if anything: it says nothing of the candidate."""
@@ -329,53 +337,3 @@ def _distance(one: Any, other: Any) -> float:
             difference = (a.double() - b.double()).abs() if not a.is_complex() else (a - b).abs()
             largest = max(largest, float(torch.nan_to_num(difference, float("inf"), float("inf")).max()))
     return largest
-
-
-def _heed_interrupts(session: _Session) -> None:
-    """Interrupt the running kernel when the supervisor signals that time is up.
-
-    The main thread is inside the kernel and runs no Python handler, but the interpreter's C handler writes to a pipe.
-    """
-    heard, told = os.pipe2(os.O_CLOEXEC)
-    os.set_blocking(told, False)
-
-    def listen() -> None:
-        while word := os.read(heard, 1):
-            if word[0] == INTERRUPT_SIGNAL and session.device is not None:
-                session.device.interrupt()
-
-    signal.signal(INTERRUPT_SIGNAL, lambda number, frame: None)
-    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
-    threading.Thread(target=listen, name="kernelwright-interrupt", daemon=True).start()
-
-
-def _tell_exits(session: _Session) -> None:
-    """``os._exit`` and ``os.abort`` leave no traceback: send the frames first."""
-
-    process = os.getpid()
-
-    def telling(leave: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(*arguments: Any) -> Any:
-            if os.getpid() != process:
-                return leave(*arguments)
-            frames = [
-                [frame.f_lineno, frame.f_code.co_name] for frame in _stack() if frame.f_code.co_filename == session.file
-            ]
-            session.flush()
-            session.channel.send({"leaving": leave.__name__, "frames": frames})
-            return leave(*arguments)
-
-        return wrapper
-
-    os._exit = telling(os._exit)
-    os.abort = telling(os.abort)
-
-
-def _stack() -> list[types.FrameType]:
-    """Python frames from the caller's caller outwards."""
-    frames: list[types.FrameType] = []
-    frame: types.FrameType | None = sys._getframe(2)
-    while frame is not None:
-        frames.append(frame)
-        frame = frame.f_back
-    return frames

@@ -35,9 +35,10 @@ from kernelwright.records import (
 from kernelwright.worker.plan import Plan, trial_seed
 from kernelwright.worker.seen import Seen
 from kernelwright.worker.start import start_candidate, start_oracle
-from kernelwright.worker.supervisor import Message, Supervisor, Worker, WorkerEnded
+from kernelwright.worker.supervisor import Supervisor
 from kernelwright.worker.weights import agree, why_not_loadable
 from kernelwright.worker.wire import close_all
+from kernelwright.worker.worker import Message, Worker, WorkerEnded
 
 _OPERATORS: Any = tuple[OperatorFact, ...] | None
 SLOW_SECONDS = 60.0

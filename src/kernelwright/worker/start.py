@@ -9,7 +9,8 @@ from typing import Any
 
 from kernelwright.worker import limits
 from kernelwright.worker.plan import Plan
-from kernelwright.worker.supervisor import Supervisor, Worker
+from kernelwright.worker.supervisor import Supervisor
+from kernelwright.worker.worker import Worker
 
 START_BYTES = 1 << 30
 """What a worker has before foreign code runs: torch and its own pages."""
