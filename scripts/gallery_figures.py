@@ -1,9 +1,8 @@
 """Writes the figures in docs/gallery.md from a run of benchmarks/gallery.py.
 
-    python scripts/gallery_figures.py [RUN.json [COMPILED.json]] [--counters EMULATED.json NCU.json] [--table DEVICE]
+    python scripts/gallery_figures.py [RUN.json [COMPILED.json]] [--counters EMULATED.json NCU.json]
 
 RUN is what ``--json`` kept, COMPILED another run with ``--compile``; the counters are benchmarks/gallery_counters.py's.
-``--table``: the matrix-vector grid from a file of tables of measured choices, where no run was made since it was.
 Between the markers ``<!-- figures: NAME -->`` and ``<!-- end -->`` everything is replaced, nothing else is touched.
 """
 
@@ -90,23 +89,6 @@ def matvec(records: list[Record]) -> str:
     for shape, row in cells.items():
         lines.append(f"| {shape[0]} x {shape[1]} | " + " | ".join(row.get(column, "") for column in columns) + " |")
     return "\n".join(lines)
-
-
-def chosen(table: Record) -> list[Record]:
-    """A table's matrix-vector rows as records of a run: the chosen plan, and PyTorch beside it."""
-    names = {4: "float32", 2: "bfloat16"}  # as the tuner draws them
-    return [
-        {
-            "kernel": "matvec",
-            "shape": [k, m] if transposed else [m, k],
-            "layout": "A.T @ x" if transposed else "A @ x",
-            "dtype": names[size],
-            "plan": row["recipe"] + ":",
-            "device_us": {"ours": [row["us"][row["recipe"]]], "torch": [row["us"]["torch"]]},
-        }
-        for row in table["kernels"]["matvec"]
-        for size, transposed, m, k in [row["at"]]
-    ]
 
 
 def softmax(records: list[Record], compiled: list[Record]) -> str:
@@ -200,7 +182,6 @@ def main() -> None:
     parser.add_argument("run", type=Path, nargs="?")
     parser.add_argument("compiled", type=Path, nargs="?")
     parser.add_argument("--counters", type=Path, nargs=2)
-    parser.add_argument("--table", type=Path)
     given = parser.parse_args()
     texts: dict[str, str] = {}
     if given.run:
@@ -213,8 +194,6 @@ def main() -> None:
             "linear": linear(records, compiled),
             "errors": errors(records),
         }
-    if given.table:
-        texts["matvec"] = matvec(chosen(json.loads(given.table.read_text())))
     if given.counters:
         texts["counters"] = counters(*given.counters)
     page = PAGE.read_text()

@@ -17,6 +17,7 @@ import pytest
 from kernelwright.errors import MachineError, UsageError
 from kernelwright.measure.records import Comparison, ComparisonWord, Reason, Timing
 from kernelwright.records import Stage, StageResult, StageStatus, Verdict, VerdictWord, from_json
+from kernelwright.store import history as store
 from kernelwright.store.compare import compare
 from kernelwright.store.history import History, Stored
 
@@ -131,6 +132,14 @@ def test_a_new_file_that_another_process_is_writing_is_waited_for(history: Histo
     release.join()
     other.close()
     assert len(history.entries()) == 1
+
+
+def test_what_waiting_cannot_help_is_told_at_once(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store.time, "sleep", lambda seconds: pytest.fail("waited"))
+    journal = history.path.with_name(history.path.name + "-journal")
+    journal.mkdir(parents=True)  # in the way of any change
+    with pytest.raises(MachineError, match="cannot be used"):
+        history.entries()
 
 
 def test_a_file_that_is_no_history_is_named(tmp_path: Path) -> None:

@@ -296,6 +296,7 @@ def double_model(model: Any) -> tuple[Any, str]:
 
 
 def to_double(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor`` in float64, a complex one in complex128; as it is where it holds integers or booleans."""
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     return tensor.to(torch.float64) if tensor.is_floating_point() else tensor

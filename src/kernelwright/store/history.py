@@ -179,15 +179,15 @@ class History:
 
 
 def _write_ahead(base: sqlite3.Connection) -> None:
-    """The file's journal becomes a write-ahead log. SQLite does not wait for others here, whatever its timeout is: two
-    processes that find a new file would fail now and then."""
+    """Make the file's journal a write-ahead log. SQLite does not wait for others here, whatever its timeout is: two
+    processes that find a new file would fail now and then. Anything but another's lock raises at once."""
     until = time.monotonic() + PATIENCE_S
     while True:
         try:
             base.execute("PRAGMA journal_mode = WAL")
             return
-        except sqlite3.OperationalError:
-            if time.monotonic() > until:
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
             time.sleep(0.01)
 

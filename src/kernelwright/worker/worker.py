@@ -62,6 +62,7 @@ class Worker:
 
     @property
     def ended(self) -> bool:
+        """Whether it is gone and its wait status known."""
         return self.status is not None
 
     def exit_fact(self) -> ProcessExit:

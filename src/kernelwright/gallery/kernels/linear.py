@@ -89,7 +89,8 @@ __device__ __forceinline__ void split_four(float4 v, float scale, uint2& hi, uin
 __device__ __forceinline__ float scale_of(float highest, float sum, int count, float& undo) {
     const int exponent = static_cast<int>(__float_as_uint(highest) >> 23) - 127;
     const bool zero = count == 0;
-    // Written so that NaN fails: Inf makes the exponent 128, NaN makes the sum NaN.
+    // Written so that NaN fails: Inf makes the exponent 128, NaN makes the sum NaN. Up to 2^14 columns the sum decides
+    // nothing, since it is no less than the highest.
     const bool fits = zero || (exponent >= -60 && exponent <= 60 && highest * (count * 0x1p-14f) <= sum);
     undo = zero ? 1.f : fits ? __uint_as_float(static_cast<uint32_t>(exponent - 14 + 127) << 23) : -1.f;
     return zero ? 1.f : fits ? __uint_as_float(static_cast<uint32_t>(14 - exponent + 127) << 23) : 0.f;
@@ -118,24 +119,21 @@ __device__ __forceinline__ void look_at(float4 v, float& highest, float& sum, in
     sum += (fabsf(v.x) + fabsf(v.y)) + (fabsf(v.z) + fabsf(v.w));  // NaN if any element is
     count += (v.x != 0.f) + (v.y != 0.f) + (v.z != 0.f) + (v.w != 0.f);
 }
-// Some warps' findings about a row, on which its factor depends; all their threads (`together`: their barrier) learn
-// it.
+// What a block's warps found of a row, on which its factor depends; all threads learn that.
 template <int WARPS>
-struct Findings {
-    float highest[WARPS], sum[WARPS];
-    int count[WARPS];
-};
-template <int WARPS, typename Barrier>
-__device__ __forceinline__ float agree(Findings<WARPS>& found, float highest, float sum, int count, float& undo,
-                                       Barrier together) {
+__device__ __forceinline__ float agree(float highest, float sum, int count, float& undo) {
+    __shared__ struct {
+        float highest[WARPS], sum[WARPS];
+        int count[WARPS];
+    } found;
     for (int offset = 16; offset > 0; offset >>= 1) {
         highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, offset));
         sum += __shfl_xor_sync(0xffffffffu, sum, offset);
         count += __shfl_xor_sync(0xffffffffu, count, offset);
     }
-    const int warp = threadIdx.x / 32 % WARPS;
+    const int warp = threadIdx.x / 32;
     if (threadIdx.x % 32 == 0) found.highest[warp] = highest, found.sum[warp] = sum, found.count[warp] = count;
-    together();
+    __syncthreads();
     highest = 0.f, sum = 0.f, count = 0;
 #pragma unroll
     for (int w = 0; w < WARPS; ++w)
@@ -146,7 +144,6 @@ __device__ __forceinline__ float agree(Findings<WARPS>& found, float highest, fl
 template <int THREADS, bool ALIGNED>
 __global__ void __launch_bounds__(THREADS) split_kernel(const Operand first, const Operand second, int K, int padded) {
     constexpr int HELD = 4;  // float4 a thread keeps: rows of up to 16 * THREADS columns are read once
-    __shared__ Findings<THREADS / 32> found;
     const bool is_first = blockIdx.x < first.rows;
     const Operand o = one_of(is_first, first, second);
     const int64_t r = is_first ? blockIdx.x : blockIdx.x - first.rows;
@@ -162,7 +159,7 @@ __global__ void __launch_bounds__(THREADS) split_kernel(const Operand first, con
     for (int64_t column = (threadIdx.x + HELD * THREADS) * 4; column < K; column += THREADS * 4)
         look_at(four<ALIGNED>(row, int(column), K), highest, sum, count);
     float undo;
-    const float scale = agree(found, highest, sum, count, undo, [] { __syncthreads(); });
+    const float scale = agree<THREADS / 32>(highest, sum, count, undo);
     if (threadIdx.x == 0) o.undo[r] = undo;
     uint2* h = reinterpret_cast<uint2*>(o.hi + r * padded);
     uint2* l = reinterpret_cast<uint2*>(o.lo + r * padded);

@@ -1382,12 +1382,12 @@ class Plan:
     """Rows a block (direct); blocks a multiprocessor that stay for all rows, 0: a block for each cut (narrow); whether
     x is staged in shared memory (walk)."""
     lanes: int
-    """Lanes that share a row (narrow), or pieces of 16 bytes that a block is wide (walk)."""
+    """Lanes that share a row (narrow), or pieces of 16 bytes that a block is wide (walk, column)."""
     posted: bool = False
     """Whether blocks hand each other the segments' sums through memory: walk's and ring's, all of which run at once, to
     all; direct's and column's to the last to begin of those that share results."""
     depth: int = 8
-    """Loads of 16 bytes that a thread has in flight (direct, walk)."""
+    """Loads of 16 bytes that a thread has in flight (direct, walk, column), or rows that it has (narrow)."""
 
     def __str__(self) -> str:
         if self.variant == TORCH:
@@ -1409,10 +1409,6 @@ class Plan:
 def _power_of_two(n: int, most: int) -> int:
     """The least power of two that is at least n, at most ``most``."""
     return min(most, 1 << max(0, n - 1).bit_length())
-
-
-def _floor_power_of_two(n: int) -> int:
-    return 1 << (max(1, n).bit_length() - 1)
 
 
 TUNED: dict[str, tuple[tuple[int, bool, int, int, str], ...]] = {}
