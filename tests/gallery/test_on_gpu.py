@@ -416,6 +416,16 @@ def test_linear_never_uses_a_stale_weight() -> None:
     assert right()
 
 
+def test_planes_that_come_to_lie_where_others_lay_are_read_by_their_own_shape() -> None:
+    for _ in range(3):
+        for M, N, K in ((40, 256, 512), (20, 512, 256), (70, 128, 1024), (40, 1024, 128), (300, 256, 512)):
+            x, w, b = layer(M, N, K)  # whose memory, and that of their planes, is the last ones'
+            exact = x.double() @ w.double().t() + b.double()
+            assert distance(gallery.linear(x, w, b), exact) < 2e-6, (M, N, K)
+            assert distance(gallery.linear(x, w, b), exact) < 2e-6, (M, N, K)
+            del x, w, b, exact
+
+
 def test_a_weight_written_on_one_stream_is_right_on_another() -> None:
     x, w, b = layer(50, 200, 300)
     for _ in range(3):
