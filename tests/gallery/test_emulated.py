@@ -25,7 +25,15 @@ CASES = {
         {"HALF": "True", "M": "60001", "K": "3"},
     ),
     ("softmax", "softmax"): ({}, {"M": "9", "N": "37"}, {"M": "3", "N": "5003"}, {"M": "2", "N": "40000"}),
-    ("linear", "linear"): ({}, {"M": "1", "N": "130", "K": "1"}, {"M": "5", "N": "9", "K": "2050"}),
+    ("linear", "linear"): (
+        {},
+        {"M": "1", "N": "130", "K": "1"},
+        {"M": "1", "N": "70", "K": "2052"},
+        {"M": "2", "N": "9", "K": "516"},
+        {"M": "4", "N": "7", "K": "1028"},
+        {"M": "5", "N": "9", "K": "2050"},
+        {"M": "16", "N": "5", "K": "600"},
+    ),
     ("linear_gelu_softmax", "linear_gelu_softmax"): ({},),
 }
 
@@ -51,7 +59,9 @@ RECIPES = {
     "block 64": ("softmax", "softmax", {"M": "3", "N": "1024"}, (4, True, 3, 1024)),
     "online": ("softmax", "softmax", {"M": "2", "N": "16384"}, (4, True, 2, 16384)),
     "portable / 3": ("linear", "linear", {"M": "20", "N": "130", "K": "900"}, (20, 130, 900)),
-    "rows x4": ("linear", "linear", {"M": "13", "N": "70", "K": "3000"}, (13, 70, 3000)),
+    "rows 64 / 1": ("linear", "linear", {"M": "9", "N": "70", "K": "516"}, (9, 70, 516)),
+    "rows 128 / 4": ("linear", "linear", {"M": "13", "N": "70", "K": "3000"}, (13, 70, 3000)),
+    "rows 256 / 2": ("linear", "linear", {"M": "3", "N": "21", "K": "2561"}, (3, 21, 2561)),
 }
 """Plans that the rule does not choose at sizes for the emulator, by recipe: problem, kernel, constants, table row."""
 

@@ -8,6 +8,7 @@ Each kernel file is built once, which takes a minute. The variants of other GPUs
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -360,14 +361,73 @@ def test_every_linear_plan_and_epilogue_agrees_with_float64() -> None:
             assert distance(found, exact * 0.5 + residual.double()) < 2e-6, (plan, activation)
 
 
-def test_linear_of_few_rows_agrees_with_float64() -> None:
-    k = linear_kernel
-    for M, N, K in ((1, 1, 1), (1, 512, 512), (2, 130, 70001), (5, 1000, 4100), (8, 33, 129), (16, 2049, 3000)):
+def few_rows(M: int, N: int, K: int) -> list[Any]:
+    """The plans of `rows` there are for such operands, each once."""
+    found = linear_kernel.recipes(M, N, K, linear_kernel._device(0)[0], linear_kernel._device(0)[1]).values()
+    return [plan for plan in dict.fromkeys(found) if plan.variant in linear_kernel.SIDES]
+
+
+@pytest.mark.parametrize("M", [1, 2, 3, 4, 5, 8, 13, 16])
+def test_linear_of_few_rows_agrees_with_float64_and_always_in_the_same_bits(M: int) -> None:
+    for N, K in ((1, 1), (512, 512), (130, 70001), (131, 515), (1000, 4100), (33, 129), (2049, 3000), (10, 65536)):
         x, w, b = layer(M, N, K)
         exact = F.gelu(x.double() @ w.double().t() + b.double())
-        for times in (1, 2, 4):
-            plan = k.Plan(k.ROWS, k._row_splits(M, K, times))
-            assert distance(k.linear(x, w, b, activation="gelu", plan=plan), exact) < 2e-6, (M, N, K, plan)
+        for plan in few_rows(M, N, K):
+            found = gallery.linear(x, w, b, activation="gelu", plan=plan)
+            assert distance(found, exact) < 2e-6, (N, K, plan)
+            again = [gallery.linear(x, w, b, activation="gelu", plan=plan) for _ in range(5)]
+            assert all(torch.equal(found, y) for y in again), (N, K, plan)
+
+
+def test_linear_of_few_rows_is_as_accurate_as_torch() -> None:
+    for M in (1, 2, 4, 8, 16):
+        for N, K in ((4096, 4096), (1000, 5003), (512, 16384)):
+            x, w, b = layer(M, N, K)
+            exact = x.double() @ w.double().t() + b.double()
+            theirs = (F.linear(x, w, b).double() - exact).pow(2).mean().sqrt()
+            for plan in few_rows(M, N, K):
+                ours = (gallery.linear(x, w, b, plan=plan).double() - exact).pow(2).mean().sqrt()
+                assert ours <= 1.25 * theirs, (M, N, K, plan, float(ours), float(theirs))
+
+
+@pytest.mark.parametrize("M", [1, 2, 3, 7, 16])
+def test_linear_of_few_rows_takes_any_strides_and_alignment_and_every_epilogue(M: int) -> None:
+    functions = {
+        None: lambda z: z,
+        "gelu": F.gelu,
+        "gelu_tanh": lambda z: F.gelu(z, approximate="tanh"),
+        "relu": F.relu,
+        "silu": F.silu,
+    }
+    for N, K in ((70, 512), (37, 1003), (5, 4)):
+        for extra, shift in ((0, 0), (3, 1), (4, 2), (8, 4)):
+            x = torch.full((M * (K + extra) + shift,), float("nan"), device="cuda")[shift:]
+            w = torch.full((N * (K + extra) + shift,), float("nan"), device="cuda")[shift:]
+            x, w = x.as_strided((M, K), (K + extra, 1)), w.as_strided((N, K), (K + extra, 1))
+            x.copy_(torch.randn(M, K))
+            w.copy_(torch.randn(N, K) / K**0.5)
+            residual, b = torch.randn(M, N, device="cuda"), torch.randn(N, device="cuda")
+            for plan in few_rows(M, N, K):
+                for activation, function in functions.items():
+                    for bias in (b, None):
+                        z = x.double() @ w.double().t() + (0 if bias is None else b.double())
+                        exact = function(z) * 0.5 + residual.double()
+                        y = gallery.linear(x, w, bias, activation=activation, scale=0.5, residual=residual, plan=plan)
+                        assert distance(y, exact) < 2e-6, (N, K, extra, shift, plan, activation)
+
+
+@pytest.mark.parametrize("M", [1, 2, 4, 7, 16])
+def test_linear_of_few_rows_gives_nan_and_inf_where_torch_does(M: int) -> None:
+    for N, K in ((90, 333), (90, 1024), (9, 4096)):
+        for where in (0, 1, K // 2, K - 1):
+            x, w, b = layer(M, N, K)
+            x[0, where], w[3, where], w[4, 0], w[5, K - 1] = float("inf"), 0, float("nan"), float("-inf")
+            x[M - 1, 2], w[6, 2] = 1e30, 1e20
+            exact = F.linear(x, w, b)
+            for plan in few_rows(M, N, K):
+                found = gallery.linear(x, w, b, plan=plan)
+                assert torch.equal(found.isnan(), exact.isnan()), (N, K, where, plan)
+                assert torch.equal(found.isinf(), exact.isinf()), (N, K, where, plan)
 
 
 @pytest.mark.parametrize("rows", [70, 7])

@@ -16,7 +16,8 @@ loads, 40 KB of static shared memory). With few tiles the columns are divided am
 second kernel adds in a fixed order; with a few tiles too many for the device, `hopper` shares these among blocks and
 adds inside. Deterministic. A large x with long rows is split by `hopper` itself, each block some rows before its first
 tile, which saves a launch. Up to 16 rows of x the weight's bytes are all that counts: `rows` reads W once, as it is,
-and multiplies in plain float32 with short chains; it needs no split at all.
+and multiplies in plain float32 with short chains; it needs no split at all. 64, 128 or 256 threads lie side by side
+along K and take two to eight rows of W.
 
 Rows that the scheme does not fit are found on the device while splitting, and their outputs are computed in plain
 float32 behind the tile's own: rows with Inf or NaN (their hi/lo split would be NaN), rows whose largest
@@ -301,65 +302,150 @@ __global__ void __launch_bounds__(256) reduce_kernel(const Product p) {
     p.out[at] = finish_any(p.epilogue, v + p.bias(n), at / p.N, n);
 }
 
-// ---- rows: few rows of x, in plain float32. A block's warps take R rows of W each and one segment of the columns,
-// whose part of x lies in shared memory; W is read once, as it is.
-__device__ __forceinline__ float4 streamed(const float* p) {  // volatile: all of a step's loads before the first use
+// ---- rows: few rows of x, in plain float32; W is read once, as it is. SIDE threads of a block take R rows of W and a
+// segment of the columns, along which they lie side by side: all their loads are on their way at once. x comes through
+// L1, which W passes by where x needs the room.
+// volatile: all of a step's loads before the first use; predicated: no branch between them. Zeros where not wanted.
+template <bool PASSING>
+__device__ __forceinline__ float4 streamed(const float* p, bool wanted) {
     float4 v;
-    asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
+#define STREAMED(HOW)                                                                                             \
+    asm volatile(                                                                                                 \
+        "{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n" \
+        "@p ld.global.nc" HOW ".v4.f32 {%0, %1, %2, %3}, [%4];\n}"                                                \
+        : "=&f"(v.x), "=&f"(v.y), "=&f"(v.z), "=&f"(v.w)                                                          \
+        : "l"(p), "r"(int(wanted)))
+    if (PASSING) STREAMED(".L1::no_allocate");
+    else STREAMED("");
+#undef STREAMED
     return v;
 }
-template <int MX, int R, bool ALIGNED>
-__global__ void __launch_bounds__(256) rows_kernel(const Product p, int segment) {
-    constexpr int U = 8 / R, STEP = 128;  // eight loads a thread in flight; a warp's step is 128 columns
-    extern __shared__ __align__(16) float xs[];  // [MX][segment]
-    const int split = blockIdx.x % p.splits, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int n0 = (blockIdx.x / p.splits * 8 + warp) * R;
+__device__ __forceinline__ float streamed_one(const float* p, bool wanted) {
+    float v;
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\nmov.b32 %0, 0;\n@p ld.global.nc.f32 %0, [%1];\n}"
+                 : "=&f"(v)
+                 : "l"(p), "r"(int(wanted)));
+    return v;
+}
+// Four of a row's columns from k on: side by side, or where rows begin anywhere SIDE apart, so that lanes are side by
+// side.
+template <int SIDE, bool ALIGNED, bool PASSING>
+__device__ __forceinline__ float4 four_streamed(const float* row, int k, int count) {
+    const float* const at = row + k;
+    if (ALIGNED) return streamed<PASSING>(at, k < count);
+    return make_float4(streamed_one(at, k < count), streamed_one(at + SIDE, k + SIDE < count),
+                       streamed_one(at + 2 * SIDE, k + 2 * SIDE < count),
+                       streamed_one(at + 3 * SIDE, k + 3 * SIDE < count));
+}
+template <int SIDE, bool ALIGNED>
+__device__ __forceinline__ float4 four_of(const float* at, int left) {
+    if (ALIGNED) return __ldg(reinterpret_cast<const float4*>(at));
+    return make_float4(at[0], SIDE < left ? at[SIDE] : 0.f, 2 * SIDE < left ? at[2 * SIDE] : 0.f,
+                       3 * SIDE < left ? at[3 * SIDE] : 0.f);
+}
+// Adds each of COUNT sums over a warp's lanes; the lanes from i * 32 / COUNT on get the i-th.
+template <int COUNT, int BIT = 16>
+__device__ __forceinline__ float lanes_sum(float* v) {
+    if constexpr (COUNT > 1) {
+        const bool upper = threadIdx.x & BIT;
+#pragma unroll
+        for (int i = 0; i < COUNT / 2; ++i) {
+            const float mine = upper ? v[i + COUNT / 2] : v[i], other = upper ? v[i] : v[i + COUNT / 2];
+            v[i] = mine + __shfl_xor_sync(0xffffffffu, other, BIT);
+        }
+        return lanes_sum<COUNT / 2, BIT / 2>(v);
+    } else {
+        float sum = v[0];
+#pragma unroll
+        for (int bit = BIT; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, bit);
+        return sum;
+    }
+}
+// MX: rows of x, of which the first half and one more exist. One or two wait for both operands at once, eight pieces of
+// W at a time; more take as many rows of W as 32 sums are, and x row by row.
+template <int MX, int SIDE>
+struct Rows {
+    static constexpr int R = MX <= 2 ? 2 : 32 / MX, THREADS = SIDE < 128 ? 128 : SIDE, GROUPS = THREADS / SIDE;
+};
+template <int MX, int SIDE, bool ALIGNED>
+__global__ void __launch_bounds__(Rows<MX, SIDE>::THREADS, 512 / Rows<MX, SIDE>::THREADS)
+    rows_kernel(const Product p, int segment) {
+    constexpr int R = Rows<MX, SIDE>::R, GROUPS = Rows<MX, SIDE>::GROUPS, U = MX <= 2 ? 4 : 1, STEP = SIDE * 4;
+    constexpr int COUNT = MX * R, EACH = 32 / COUNT;
+    __shared__ float parts[GROUPS][SIDE / 32][COUNT];
+    const int group = threadIdx.x / SIDE, t = threadIdx.x % SIDE, lane = threadIdx.x % 32;
+    const int split = blockIdx.x % p.splits, n0 = (blockIdx.x / p.splits * GROUPS + group) * R;
     const int begin = split * segment, count = min(segment, p.K - begin);
     earlier_kernels_have_ended();
-    for (int i = threadIdx.x; i < MX * segment; i += 256) {
-        const int m = i / segment, k = i % segment;
-        xs[i] = m < p.M && k < count ? p.x[m * p.x_stride + begin + k] : 0.f;
-    }
-    __syncthreads();
-    const float* rows[R];
+    const float *rows[R], *const x = p.x + begin;
 #pragma unroll
     for (int r = 0; r < R; ++r) rows[r] = p.w + min(n0 + r, p.N - 1) * p.w_stride + begin;
-    float sum[MX * R] = {};
-    for (int first = 0; first < count; first += STEP * U) {
-        float4 w[U][R];
+    const int m = t / R, n = n0 + t % R;  // of this thread's result, where there is one
+    const bool has = t < COUNT && m < p.M && n < p.N;
+    const float bias = has ? p.bias(n) : 0.f;  // on its way with the rest
+    float sum[COUNT] = {};
+    auto add = [&](float& to, float4 w, float4 v) {
+        to += fmaf(w.w, v.w, fmaf(w.z, v.z, fmaf(w.y, v.y, w.x * v.x)));
+    };
+#pragma unroll 1
+    for (int first = ALIGNED ? t * 4 : t; first < count; first += STEP * U) {
+        float4 w[U][R], v[U][MX <= 2 ? MX : 1];
 #pragma unroll
         for (int u = 0; u < U; ++u) {
-            const int k = first + u * STEP + lane * 4;
+            const int k = first + u * STEP;
 #pragma unroll
-            for (int r = 0; r < R; ++r) {
-                w[u][r] = make_float4(0.f, 0.f, 0.f, 0.f);
-                if (ALIGNED) {
-                    if (k < count) w[u][r] = streamed(rows[r] + k);
-                } else if (k < count) {
-                    w[u][r] = four<false>(rows[r], k, count);
-                }
-            }
+            for (int r = 0; r < R; ++r) w[u][r] = four_streamed<SIDE, ALIGNED, (MX > 2)>(rows[r], k, count);
+            if (MX <= 2)
+#pragma unroll
+                for (int i = 0; i < MX; ++i)
+                    v[u][i] = four_streamed<SIDE, ALIGNED, false>(x + i * p.x_stride, k, count);
         }
+        if (MX <= 2) {  // past the end zeros meet zeros
 #pragma unroll
-        for (int u = 0; u < U; ++u) {
-            const int k = first + u * STEP + lane * 4;
-            if (k >= count) break;  // zeros times an Inf of x would be NaN
+            for (int u = 0; u < U; ++u)
 #pragma unroll
-            for (int m = 0; m < MX; ++m) {
-                const float4 v = *reinterpret_cast<const float4*>(xs + m * segment + k);
+                for (int i = 0; i < MX; ++i)
 #pragma unroll
-                for (int r = 0; r < R; ++r)
-                    sum[m * R + r] += fmaf(w[u][r].w, v.w, fmaf(w[u][r].z, v.z, fmaf(w[u][r].y, v.y, w[u][r].x * v.x)));
+                    for (int r = 0; r < R; ++r) add(sum[i * R + r], w[u][r], v[u][i]);
+        } else {
+            const float* row = x + first;
+#pragma unroll
+            for (int i = 0; i < MX; ++i) {  // rows that are not there are the last once more, and never written
+                const float4 of_x = four_of<SIDE, ALIGNED>(row, count - first);
+#pragma unroll
+                for (int r = 0; r < R; ++r) add(sum[i * R + r], w[0][r], of_x);
+                if (i < MX / 2 || i + 1 < p.M) row += p.x_stride;
+                asm("" : "+l"(row));  // else the addresses of all rows are kept, and registers spilled
             }
         }
     }
-    float* to = p.target(split);
+    const float mine = lanes_sum<COUNT>(sum);
+    if (lane % EACH == 0) parts[group][t / 32][lane / EACH] = mine;
+    __syncthreads();
+    if (!has) return;
+    float total = 0.f;
 #pragma unroll
-    for (int i = 0; i < MX * R; ++i) {
-        for (int offset = 16; offset > 0; offset >>= 1) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], offset);
-        const int m = i / R, n = n0 + i % R;
-        if (lane == i % 32 && m < p.M && n < p.N)
-            to[int64_t(m) * p.N + n] = p.partial ? sum[i] : finish_any(p.epilogue, sum[i] + p.bias(n), m, n);
+    for (int i = 0; i < SIDE / 32; ++i) total += parts[group][i][t];
+    float* const to = p.target(split) + int64_t(m) * p.N + n;
+    if (p.partial) {
+        *to = total;
+        return;
+    }
+    switch (p.epilogue.activation) {  // as finish_any(), which wants the epilogue in memory
+        case GELU_ERF:
+            *to = finish_as<GELU_ERF>(p.epilogue, total + bias, m, n);
+            break;
+        case GELU_TANH:
+            *to = finish_as<GELU_TANH>(p.epilogue, total + bias, m, n);
+            break;
+        case RELU:
+            *to = finish_as<RELU>(p.epilogue, total + bias, m, n);
+            break;
+        case SILU:
+            *to = finish_as<SILU>(p.epilogue, total + bias, m, n);
+            break;
+        default:
+            *to = finish_as<NONE>(p.epilogue, total + bias, m, n);
     }
 }
 
@@ -921,7 +1007,8 @@ inline cudaError_t split(const Operand& first, const Operand& second, int K, int
     return launch(kernel, int64_t(first.rows) + second.rows, wide ? 512 : 128, 0, stream, first, second, K, padded);
 }
 
-enum Variant { PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128, ROWS };
+enum Variant { PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128, ROWS_64, ROWS_128, ROWS_256 };
+inline bool is_rows(int variant) { return variant >= ROWS_64; }
 
 inline int width_of(int variant) { return variant == HOPPER_32 ? 32 : variant == HOPPER_64 ? 64 : 128; }
 
@@ -978,31 +1065,39 @@ cudaError_t multiply_as(int variant, const Planes& planes, const Product& p, boo
 #endif
 }
 
-template <int MX, int R>
-cudaError_t rows_as(const Product& p, int segment, cudaStream_t stream) {
-    const bool aligned =
-        reinterpret_cast<uintptr_t>(p.w) % 16 == 0 && (p.N == 1 || p.w_stride % 4 == 0) && p.K % 4 == 0;
-    const int64_t groups = (p.N + 8 * R - 1) / (8 * R);
-    return launch(aligned ? rows_kernel<MX, R, true> : rows_kernel<MX, R, false>, groups * p.splits, 256,
-                  MX * segment * static_cast<int>(sizeof(float)), stream, p, segment);
-}
-// Segments are multiples of 128 columns, of which MX rows of x fit in the shared memory that needs no permission.
-inline cudaError_t rows(const Product& p, int sms, cudaStream_t stream) {
+template <int MX, int SIDE>
+cudaError_t rows_as(const Product& p, cudaStream_t stream) {
+    const auto in_pieces = [&](const float* of, int64_t stride, int rows) {
+        return reinterpret_cast<uintptr_t>(of) % 16 == 0 && (rows == 1 || stride % 4 == 0) && p.K % 4 == 0;
+    };
+    const bool aligned = in_pieces(p.w, p.w_stride, p.N) && in_pieces(p.x, p.x_stride, p.M);
     const int segment = ((p.K + p.splits - 1) / p.splits + 127) / 128 * 128;
-    const bool few = p.N * int64_t(p.splits) < int64_t(32) * sms;  // then one row of W a warp makes more blocks
-#define ROWS(MX) \
-    if (p.M <= MX) return few ? rows_as<MX, 1>(p, segment, stream) : rows_as<MX, 4>(p, segment, stream);
-    ROWS(1) ROWS(2) ROWS(4) ROWS(8) ROWS(16)
-#undef ROWS
-        return cudaErrorInvalidValue;
+    constexpr int THREADS = Rows<MX, SIDE>::THREADS, TOGETHER = Rows<MX, SIDE>::R * Rows<MX, SIDE>::GROUPS;
+    const int64_t blocks = (int64_t(p.N) + TOGETHER - 1) / TOGETHER * p.splits;
+    return launch(aligned ? rows_kernel<MX, SIDE, true> : rows_kernel<MX, SIDE, false>, blocks, THREADS, 0, stream, p,
+                  segment);
+}
+template <int MX>
+cudaError_t rows_beside(int variant, const Product& p, cudaStream_t stream) {
+    return variant == ROWS_64    ? rows_as<MX, 64>(p, stream)
+           : variant == ROWS_128 ? rows_as<MX, 128>(p, stream)
+                                 : rows_as<MX, 256>(p, stream);
+}
+inline cudaError_t rows(int variant, const Product& p, cudaStream_t stream) {
+    return p.M <= 1    ? rows_beside<1>(variant, p, stream)
+           : p.M <= 2  ? rows_beside<2>(variant, p, stream)
+           : p.M <= 4  ? rows_beside<4>(variant, p, stream)
+           : p.M <= 8  ? rows_beside<8>(variant, p, stream)
+           : p.M <= 16 ? rows_beside<16>(variant, p, stream)
+                       : cudaErrorInvalidValue;
 }
 
 // Runs everything after the split.
 inline cudaError_t multiply(int variant, const Planes& planes, const Product& p, bool split_inside, int* counts,
                             float* sums, int sms, cudaStream_t stream) {
     cudaError_t e = cudaSuccess;
-    if (variant == ROWS) {
-        e = rows(p, sms, stream);
+    if (is_rows(variant)) {
+        e = rows(variant, p, stream);
     } else {
         switch (p.epilogue.activation) {
             case GELU_ERF:
@@ -1042,7 +1137,7 @@ extern "C" int linear_split(const float* x, int64_t x_stride, int M, void* x_hi,
 extern "C" int linear_splits_inside(int variant, int M, int K, const float* x, int64_t x_stride) {
 #ifdef GALLERY_HOPPER
     using namespace linear;
-    return variant != PORTABLE && variant != ROWS && M <= MOST_TILES * width_of(variant) && K >= LEAST_COLUMNS &&
+    return variant != PORTABLE && !is_rows(variant) && M <= MOST_TILES * width_of(variant) && K >= LEAST_COLUMNS &&
            K <= MOST_COLUMNS && int64_t(M) * K >= LEAST_ELEMENTS && K % 4 == 0 && (M == 1 || x_stride % 4 == 0) &&
            reinterpret_cast<uintptr_t>(x) % 16 == 0;
 #else
@@ -1055,7 +1150,7 @@ extern "C" void linear_room(int variant, int splits, int sms, int M, int N, int 
     *counts = *sums = 0;
 #ifdef GALLERY_HOPPER
     using namespace linear;
-    if (variant == PORTABLE || variant == ROWS) return;
+    if (variant == PORTABLE || is_rows(variant)) return;
     const int width = width_of(variant);
     const int64_t items = int64_t((M + width - 1) / width) * ((N + 127) / 128) * splits;
     const Shared shared = shared_tiles(items, splits, padded / BLOCK_K, sms);
@@ -1171,7 +1266,7 @@ torch::Tensor zeros_for(const torch::Tensor& x, int64_t count, cudaStream_t stre
     return zeros;
 }
 
-constexpr int ROWS = 4, TORCH = 5;
+constexpr int FIRST_ROWS = 4, TORCH = 7;  // from FIRST_ROWS on no split is needed
 struct Plan {
     int variant, splits, sms;
 };
@@ -1201,7 +1296,7 @@ torch::Tensor run(const torch::Tensor& x, int64_t M, int64_t stride, at::IntArra
     torch::Tensor x_made, w_made, partial, zeros, sums;
     Halves xs, ws;
     bool inside = false;
-    if (plan.variant != ROWS) {
+    if (plan.variant < FIRST_ROWS) {
         x_made = made_for(x, M, padded), xs = Halves(x_made, M, padded);
         w_made = w_split ? *w_split : made_for(w, N, padded), ws = Halves(w_made, N, padded);
         // Beside a weight's split, that of x costs no launch of its own.
@@ -1299,8 +1394,8 @@ torch::Tensor attempt(const torch::Tensor& x, const torch::Tensor& w, Split spli
         return none;
 #endif
     }
-    const torch::Tensor* const w_split = found->second.variant == ROWS ? nullptr : split();
-    if (!w_split && found->second.variant != ROWS) return none;
+    const torch::Tensor* const w_split = found->second.variant >= FIRST_ROWS ? nullptr : split();
+    if (!w_split && found->second.variant < FIRST_ROWS) return none;
     std::array<int64_t, 8> shape{M, N};
     const int64_t dims = x.dim();
     if (dims > 8) return none;
@@ -1405,10 +1500,12 @@ ACTIVATIONS = {None: 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, "silu": 4}
 BLOCK_K = 64
 
 
-PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128, ROWS, TORCH = range(6)
-VARIANTS = ("portable", "hopper 32", "hopper 64", "hopper 128", "rows", "torch")
+PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128, ROWS_64, ROWS_128, ROWS_256, TORCH = range(8)
+VARIANTS = ("portable", "hopper 32", "hopper 64", "hopper 128", "rows 64", "rows 128", "rows 256", "torch")
 WIDTHS = {PORTABLE: 128, HOPPER_32: 32, HOPPER_64: 64, HOPPER_128: 128}
 """Rows of x in a tile."""
+SIDES = {ROWS_64: 64, ROWS_128: 128, ROWS_256: 256}
+"""Threads of `rows` side by side along K."""
 MOST_ROWS = 16
 """The most rows of x that `rows` takes."""
 
@@ -1427,7 +1524,7 @@ class Plan:
             return "torch: F.linear, which was measured to be faster here"
         kernel = {
             PORTABLE: "split x, then portable: mma.sync, 128 x 128 tiles",
-            ROWS: "rows: plain float32, W read once as it is",
+            **{v: f"rows: plain float32, W read once as it is, {side} threads abreast" for v, side in SIDES.items()},
         }.get(self.variant, f"split x, then hopper: wgmma, 128 x {WIDTHS.get(self.variant)} tiles")
         return f"{kernel}, K in {self.splits} part{'s' if self.splits > 1 else ''}"
 
@@ -1466,24 +1563,29 @@ def recipes(M: int, N: int, K: int, sms: int, hopper: bool) -> dict[str, Plan]:
             if splits == 1 or (splits * 4 <= steps and splits * M * N <= 1 << 26):
                 found[f"{VARIANTS[variant]} / {splits}"] = Plan(variant, splits)
     if M <= MOST_ROWS:
-        for times in (1, 2, 4):
-            found[f"rows x{times}"] = Plan(ROWS, _row_splits(M, K, times))
+        for variant, side in SIDES.items():
+            for splits in (1, 2, 4, 8, 16):
+                if splits == 1 or (splits * 1024 <= K and N * splits <= 32 * sms):
+                    found[f"{VARIANTS[variant]} / {splits}"] = Plan(variant, _row_splits(K, splits, side))
     found["torch"] = Plan(TORCH, 1)
     return found
 
 
-def _row_splits(M: int, K: int, times: int = 1) -> int:
-    """Parts of K whose rows of x lie in 48 KB of shared memory, and ``times`` as many where K has them."""
-    held = 12288 // _power_of_two(M)
-    splits = min(-(-K // held) * times, -(-K // 128))
-    per_split = -(-K // splits)
-    segment = -(-per_split // 128) * 128
+def _row_splits(K: int, splits: int, side: int) -> int:
+    """Parts of K, of equal multiples of 128 columns: ``splits``, or as many as keep a thread to 128 additions a sum."""
+    splits = max(splits, -(-K // (side * 4 * 128)))
+    segment = -(-K // (splits * 128)) * 128
     return -(-K // segment)
 
 
-def _power_of_two(n: int) -> int:
-    """The least power of two that is at least n."""
-    return 1 << max(0, n - 1).bit_length()
+def _rows_rule(M: int, N: int, K: int, sms: int) -> Plan:
+    """`rows` with as many threads abreast as keep a multiprocessor's loads on their way (H200: docs/gallery.md)."""
+    groups = -(-N // (2 if M <= 2 else 32 >> (M - 1).bit_length()))
+    if M <= 2:
+        variant = ROWS_256 if M == 1 and K >= 4096 and K % 4 == 0 else ROWS_128
+    else:
+        variant = ROWS_256 if groups <= 2 * sms and K > 512 else ROWS_64 if M > 4 and groups >= 7 * sms else ROWS_128
+    return Plan(variant, _row_splits(K, max(1, min(16, sms // groups, K // 4096)), SIDES[variant]))
 
 
 STEP_US = {PORTABLE: 3.3, HOPPER_32: 0.5, HOPPER_64: 0.6, HOPPER_128: 1.1}
@@ -1500,10 +1602,10 @@ SECOND_US = 8.0
 def _rule(M: int, N: int, K: int, sms: int, hopper: bool) -> Plan:
     """The plan where nothing near was measured: the least time by the figures above.
 
-    Few rows of x go without a split where the weight is small, or the tensor cores' kernel is the portable one.
+    Few rows of x go without a split where the weight is small for them, or the tensor cores' kernel is portable.
     """
-    if (not hopper and M <= MOST_ROWS) or (M <= 4 and N * K <= 1 << 20):
-        return Plan(ROWS, _row_splits(M, K))
+    if M <= MOST_ROWS and (not hopper or M <= 8 or N * K <= 1 << 22):
+        return _rows_rule(M, N, K, sms)
     steps = -(-K // BLOCK_K)
     floor = N * K * 4 / BYTES_A_US
     best: tuple[float, Plan] | None = None
@@ -1746,7 +1848,7 @@ def _planned(
     split, is_split, given_weight = None, False, weight
     if weight.stride(1) != 1 and K > 1:  # a copy each time: its split is not kept
         weight = weight.contiguous()
-    elif chosen.variant != ROWS:
+    elif chosen.variant not in SIDES:
         split = prepared(weight)
         is_split = split is not None
         if split is None and may_keep(weight):
