@@ -196,8 +196,13 @@ __device__ __forceinline__ float power_of_two(float v) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
     return r;
 }
+__device__ __forceinline__ float one_over(float v) {  // __fdividef guards against denormals, with six instructions
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+}
 __device__ __forceinline__ float gelu_erf(float v) {
-    const float size = fabsf(v), t = __fdividef(1.f, fmaf(size, 0.231641888f, 1.f));
+    const float size = fabsf(v), t = one_over(fmaf(size, 0.231641888f, 1.f));
     float h = fmaf(t, 0.530702714f, -0.726576013f);
     h = fmaf(h, t, 0.710706870f), h = fmaf(h, t, -0.142248368f), h = fmaf(h, t, 0.127414796f);
     h *= t * power_of_two(v * v * -0.721347520f);
@@ -906,20 +911,38 @@ __global__ void __launch_bounds__(384, 1)
             undo_n[i] = __ldg(p.undo_w + min(row + i * 8, p.N - 1)), bias_n[i] = p.bias(min(row + i * 8, p.N - 1));
 #pragma unroll
         for (int i = 0; i < REGISTERS / 2; ++i) undo_m[i] = __ldcg(p.undo_x + min(left + i / 2 * 8 + i % 2, p.M - 1));
-        auto where = [&](int i, int& m, int& n) { n = row + i / 2 % 2 * 8, m = left + i / 4 * 8 + i % 2; };
-        p.finish<ACTIVATION>(
-            sum, where, [&](int i) { return undo_m[i / 4 * 2 + i % 2] * undo_n[i / 2 % 2]; },
-            [&](int i) { return bias_n[i / 2 % 2]; });
-        float* to = p.target(p.partial ? part : 0);
-#pragma unroll
-        for (int i = 0; i < REGISTERS; ++i) {
-            int m, n;
-            where(i, m, n);
-            if (m < p.M && n < p.N) to[int64_t(m) * p.N + n] = sum[i];
-        }
         bool any = undo_n[0] < 0.f || undo_n[1] < 0.f;
 #pragma unroll
         for (int i = 0; i < REGISTERS / 2; ++i) any |= undo_m[i] < 0.f;
+        float* const to = p.target(p.partial ? part : 0);
+        float* at = to + int64_t(left) * p.N + row;
+        // In pieces, each moved to the front in its turn: all 64 at once are 40 KB of code that runs once a tile
+        // (8192 x 512 x 512 on an H200: 35.8 us instead of 33.5).
+        constexpr int PIECE = 16;
+#pragma unroll 1
+        for (int from = 0; from < REGISTERS; from += PIECE) {
+            float v[PIECE];
+#pragma unroll
+            for (int i = 0; i < PIECE; ++i) v[i] = sum[i];
+            auto where = [&](int i, int& m, int& n) {
+                m = left + from * 2 + i / 4 * 8 + i % 2, n = row + i / 2 % 2 * 8;
+            };
+            p.finish<ACTIVATION>(
+                v, where, [&](int i) { return undo_m[i / 4 * 2 + i % 2] * undo_n[i / 2 % 2]; },
+                [&](int i) { return bias_n[i / 2 % 2]; });
+#pragma unroll
+            for (int i = 0; i < PIECE; ++i) {
+                int m, n;
+                where(i, m, n);
+                if (m < p.M && n < p.N) at[(i / 4 * 8 + i % 2) * int64_t(p.N) + i / 2 % 2 * 8] = v[i];
+            }
+            at += int64_t(p.N) * (PIECE * 2);
+#pragma unroll
+            for (int i = 0; i + PIECE < REGISTERS; ++i) sum[i] = sum[i + PIECE];
+#pragma unroll
+            for (int i = 0; i + PIECE / 2 < REGISTERS / 2; ++i) undo_m[i] = undo_m[i + PIECE / 2];
+        }
+        auto where = [&](int i, int& m, int& n) { m = left + i / 4 * 8 + i % 2, n = row + i / 2 % 2 * 8; };
         p.redo<ACTIVATION, REGISTERS>(to, first * BLOCK_K, min(last * BLOCK_K, p.K), where, any);
     }
 #endif
