@@ -1578,10 +1578,7 @@ def recipes(M: int, N: int, K: int, sms: int, hopper: bool) -> dict[str, Plan]:
     """Every plan that is worth measuring, by a name that means the same at another shape. "rule" is the rule's."""
     found = {"rule": _rule(M, N, K, sms, hopper)}
     steps = -(-K // BLOCK_K)
-    for variant in (HOPPER_32, HOPPER_64, HOPPER_128) if hopper else (PORTABLE,):
-        width = WIDTHS[variant]
-        if width > 32 and width >= 4 * M:
-            continue
+    for variant in _tensor_variants(M, hopper):
         for splits in (1, 2, 3, 4, 8, 16, 32):
             if splits == 1 or (splits * 4 <= steps and splits * M * N <= 1 << 26):
                 found[f"{VARIANTS[variant]} / {splits}"] = Plan(variant, splits)
@@ -1592,6 +1589,12 @@ def recipes(M: int, N: int, K: int, sms: int, hopper: bool) -> dict[str, Plan]:
                     found[f"{VARIANTS[variant]} / {splits}"] = Plan(variant, _row_splits(K, splits, side))
     found["torch"] = Plan(TORCH, 1)
     return found
+
+
+def _tensor_variants(M: int, hopper: bool) -> tuple[int, ...]:
+    """The tensor cores' kernels whose tiles are not for the most part empty."""
+    hoppers = tuple(v for v in (HOPPER_32, HOPPER_64, HOPPER_128) if v == HOPPER_32 or WIDTHS[v] < 4 * M)
+    return hoppers if hopper else (PORTABLE,)
 
 
 def _row_splits(K: int, splits: int, side: int) -> int:
@@ -1632,7 +1635,7 @@ def _rule(M: int, N: int, K: int, sms: int, hopper: bool) -> Plan:
     steps = -(-K // BLOCK_K)
     floor = N * K * 4 / BYTES_A_US
     best: tuple[float, Plan] | None = None
-    for variant in (HOPPER_32, HOPPER_64, HOPPER_128) if hopper else (PORTABLE,):
+    for variant in _tensor_variants(M, hopper):
         tiles = -(-M // WIDTHS[variant]) * -(-N // 128)
         for splits in range(1, max(1, min(steps // 4, 64)) + 1):
             full, left = divmod(tiles * splits, sms)
