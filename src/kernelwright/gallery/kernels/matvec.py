@@ -691,7 +691,7 @@ __global__ void __launch_bounds__(THREADS + 32)
     __shared__ float shared[2][WARPS][RING_ROWS];
     next_kernel_may_start();
     if (threadIdx.x == 0) {
-        for (int s = 0; s < RING_STAGES; ++s) barrier_init(full + s, 1), barrier_init(empty + s, WARPS);
+        for (int s = 0; s < RING_STAGES; ++s) barrier_init(full + s, 1), barrier_init(empty + s, THREADS);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
@@ -741,8 +741,7 @@ __global__ void __launch_bounds__(THREADS + 32)
                     sum[r] = dot(a, xs, sum[r]);
                 }
             }
-            __syncwarp();
-            if (lane == 0) barrier_arrive(empty + stage);
+            barrier_arrive(empty + stage);  // every thread: racecheck does not follow a warp's one arrival
             if (++stage == RING_STAGES) stage = 0, parity ^= 1;
         }
 #pragma unroll
