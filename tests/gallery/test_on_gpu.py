@@ -373,9 +373,9 @@ def test_linear_of_few_rows_agrees_with_float64_and_always_in_the_same_bits(M: i
         x, w, b = layer(M, N, K)
         exact = F.gelu(x.double() @ w.double().t() + b.double())
         for plan in few_rows(M, N, K):
-            found = gallery.linear(x, w, b, activation="gelu", plan=plan)
+            found = linear_kernel.linear(x, w, b, activation="gelu", plan=plan)
             assert distance(found, exact) < 2e-6, (N, K, plan)
-            again = [gallery.linear(x, w, b, activation="gelu", plan=plan) for _ in range(5)]
+            again = [linear_kernel.linear(x, w, b, activation="gelu", plan=plan) for _ in range(5)]
             assert all(torch.equal(found, y) for y in again), (N, K, plan)
 
 
@@ -386,7 +386,7 @@ def test_linear_of_few_rows_is_as_accurate_as_torch() -> None:
             exact = x.double() @ w.double().t() + b.double()
             theirs = (F.linear(x, w, b).double() - exact).pow(2).mean().sqrt()
             for plan in few_rows(M, N, K):
-                ours = (gallery.linear(x, w, b, plan=plan).double() - exact).pow(2).mean().sqrt()
+                ours = (linear_kernel.linear(x, w, b, plan=plan).double() - exact).pow(2).mean().sqrt()
                 assert ours <= 1.25 * theirs, (M, N, K, plan, float(ours), float(theirs))
 
 
@@ -412,7 +412,9 @@ def test_linear_of_few_rows_takes_any_strides_and_alignment_and_every_epilogue(M
                     for bias in (b, None):
                         z = x.double() @ w.double().t() + (0 if bias is None else b.double())
                         exact = function(z) * 0.5 + residual.double()
-                        y = gallery.linear(x, w, bias, activation=activation, scale=0.5, residual=residual, plan=plan)
+                        y = linear_kernel.linear(
+                            x, w, bias, activation=activation, scale=0.5, residual=residual, plan=plan
+                        )
                         assert distance(y, exact) < 2e-6, (N, K, extra, shift, plan, activation)
 
 
@@ -425,7 +427,7 @@ def test_linear_of_few_rows_gives_nan_and_inf_where_torch_does(M: int) -> None:
             x[M - 1, 2], w[6, 2] = 1e30, 1e20
             exact = F.linear(x, w, b)
             for plan in few_rows(M, N, K):
-                found = gallery.linear(x, w, b, plan=plan)
+                found = linear_kernel.linear(x, w, b, plan=plan)
                 assert torch.equal(found.isnan(), exact.isnan()), (N, K, where, plan)
                 assert torch.equal(found.isinf(), exact.isinf()), (N, K, where, plan)
 
