@@ -17,7 +17,7 @@ second kernel adds in a fixed order; with a few tiles too many for the device, `
 adds inside. Deterministic. A large x with long rows is split by `hopper` itself, each block some rows before its first
 tile, which saves a launch. Up to 16 rows of x the weight's bytes are all that counts: `rows` reads W once, as it is,
 and multiplies in plain float32 with short chains; it needs no split at all. 64, 128 or 256 threads lie side by side
-along K and take two to eight rows of W.
+along K and take two to eight rows of W. Small products of up to 128 rows go the same way, up to 16 rows a block.
 
 Rows that the scheme does not fit are found on the device while splitting, and their outputs are computed in plain
 float32 behind the tile's own: rows with Inf or NaN (their hi/lo split would be NaN), rows whose largest
@@ -310,14 +310,15 @@ __global__ void __launch_bounds__(256) reduce_kernel(const Product p) {
 // ---- rows: few rows of x, in plain float32; W is read once, as it is. SIDE threads of a block take R rows of W and a
 // segment of the columns, along which they lie side by side: all their loads are on their way at once. x comes through
 // L1, which W passes by where x needs the room.
-// volatile: all of a step's loads before the first use; predicated: no branch between them. Zeros where not wanted.
+// volatile: all of a step's loads before the first use; predicated: no branch between them. Zeros where not wanted. Not
+// .nc: when this kernel starts, the one in front may still write x.
 template <bool PASSING>
 __device__ __forceinline__ float4 streamed(const float* p, bool wanted) {
     float4 v;
 #define STREAMED(HOW)                                                                                             \
     asm volatile(                                                                                                 \
         "{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n" \
-        "@p ld.global.nc" HOW ".v4.f32 {%0, %1, %2, %3}, [%4];\n}"                                                \
+        "@p ld.global" HOW ".v4.f32 {%0, %1, %2, %3}, [%4];\n}"                                                \
         : "=&f"(v.x), "=&f"(v.y), "=&f"(v.z), "=&f"(v.w)                                                          \
         : "l"(p), "r"(int(wanted)))
     if (PASSING) STREAMED(".L1::no_allocate");
@@ -327,7 +328,7 @@ __device__ __forceinline__ float4 streamed(const float* p, bool wanted) {
 }
 __device__ __forceinline__ float streamed_one(const float* p, bool wanted) {
     float v;
-    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\nmov.b32 %0, 0;\n@p ld.global.nc.f32 %0, [%1];\n}"
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\nmov.b32 %0, 0;\n@p ld.global.f32 %0, [%1];\n}"
                  : "=&f"(v)
                  : "l"(p), "r"(int(wanted)));
     return v;
@@ -344,7 +345,11 @@ __device__ __forceinline__ float4 four_streamed(const float* row, int k, int cou
 }
 template <int SIDE, bool ALIGNED>
 __device__ __forceinline__ float4 four_of(const float* at, int left) {
-    if (ALIGNED) return __ldg(reinterpret_cast<const float4*>(at));
+    if (ALIGNED) {
+        float4 v;  // said to be global memory, as the address has been through asm
+        asm("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(at));
+        return v;
+    }
     return make_float4(at[0], SIDE < left ? at[SIDE] : 0.f, 2 * SIDE < left ? at[2 * SIDE] : 0.f,
                        3 * SIDE < left ? at[3 * SIDE] : 0.f);
 }
@@ -366,27 +371,29 @@ __device__ __forceinline__ float lanes_sum(float* v) {
         return sum;
     }
 }
-// MX: rows of x, of which the first half and one more exist. One or two wait for both operands at once, eight pieces of
-// W at a time; more take as many rows of W as 32 sums are, and x row by row.
+// MX: the most rows of x that a block takes, of which half exist. TALL: the grid's other dimension divides x's rows,
+// each block takes `height` (one more than half need not exist). One or two rows wait for both operands at once, eight
+// pieces of W at a time; more take as many rows of W as 32 sums are, and x row by row.
 template <int MX, int SIDE>
 struct Rows {
     static constexpr int R = MX <= 2 ? 2 : 32 / MX, THREADS = SIDE < 128 ? 128 : SIDE, GROUPS = THREADS / SIDE;
 };
-template <int MX, int SIDE, bool ALIGNED>
+template <int MX, int SIDE, bool ALIGNED, bool TALL>
 __global__ void __launch_bounds__(Rows<MX, SIDE>::THREADS, 512 / Rows<MX, SIDE>::THREADS)
-    rows_kernel(const Product p, int segment) {
+    rows_kernel(const Product p, int segment, int height) {
     constexpr int R = Rows<MX, SIDE>::R, GROUPS = Rows<MX, SIDE>::GROUPS, U = MX <= 2 ? 4 : 1, STEP = SIDE * 4;
     constexpr int COUNT = MX * R, EACH = 32 / COUNT;
     __shared__ float parts[GROUPS][SIDE / 32][COUNT];
     const int group = threadIdx.x / SIDE, t = threadIdx.x % SIDE, lane = threadIdx.x % 32;
     const int split = blockIdx.x % p.splits, n0 = (blockIdx.x / p.splits * GROUPS + group) * R;
     const int begin = split * segment, count = min(segment, p.K - begin);
+    const int m0 = TALL ? blockIdx.y * height : 0, M = TALL ? min(height, p.M - m0) : p.M;  // this block's rows of x
     earlier_kernels_have_ended();
-    const float *rows[R], *const x = p.x + begin;
+    const float *rows[R], *const x = p.x + m0 * p.x_stride + begin;
 #pragma unroll
     for (int r = 0; r < R; ++r) rows[r] = p.w + min(n0 + r, p.N - 1) * p.w_stride + begin;
     const int m = t / R, n = n0 + t % R;  // of this thread's result, where there is one
-    const bool has = t < COUNT && m < p.M && n < p.N;
+    const bool has = t < COUNT && m < M && n < p.N;
     const float bias = has ? p.bias(n) : 0.f;  // on its way with the rest
     float sum[COUNT] = {};
     auto add = [&](float& to, float4 w, float4 v) {
@@ -419,7 +426,7 @@ __global__ void __launch_bounds__(Rows<MX, SIDE>::THREADS, 512 / Rows<MX, SIDE>:
                 const float4 of_x = four_of<SIDE, ALIGNED>(row, count - first);
 #pragma unroll
                 for (int r = 0; r < R; ++r) add(sum[i * R + r], w[0][r], of_x);
-                if (i < MX / 2 || i + 1 < p.M) row += p.x_stride;
+                if (i < MX / 2 - TALL || i + 1 < M) row += p.x_stride;
                 asm("" : "+l"(row));  // else the addresses of all rows are kept, and registers spilled
             }
         }
@@ -431,26 +438,26 @@ __global__ void __launch_bounds__(Rows<MX, SIDE>::THREADS, 512 / Rows<MX, SIDE>:
     float total = 0.f;
 #pragma unroll
     for (int i = 0; i < SIDE / 32; ++i) total += parts[group][i][t];
-    float* const to = p.target(split) + int64_t(m) * p.N + n;
+    float* const to = p.target(split) + int64_t(m0 + m) * p.N + n;
     if (p.partial) {
         *to = total;
         return;
     }
     switch (p.epilogue.activation) {  // as finish_any(), which wants the epilogue in memory
         case GELU_ERF:
-            *to = finish_as<GELU_ERF>(p.epilogue, total + bias, m, n);
+            *to = finish_as<GELU_ERF>(p.epilogue, total + bias, m0 + m, n);
             break;
         case GELU_TANH:
-            *to = finish_as<GELU_TANH>(p.epilogue, total + bias, m, n);
+            *to = finish_as<GELU_TANH>(p.epilogue, total + bias, m0 + m, n);
             break;
         case RELU:
-            *to = finish_as<RELU>(p.epilogue, total + bias, m, n);
+            *to = finish_as<RELU>(p.epilogue, total + bias, m0 + m, n);
             break;
         case SILU:
-            *to = finish_as<SILU>(p.epilogue, total + bias, m, n);
+            *to = finish_as<SILU>(p.epilogue, total + bias, m0 + m, n);
             break;
         default:
-            *to = finish_as<NONE>(p.epilogue, total + bias, m, n);
+            *to = finish_as<NONE>(p.epilogue, total + bias, m0 + m, n);
     }
 }
 
@@ -1002,19 +1009,18 @@ inline cudaError_t permit(const void* kernel, int bytes) {
 // ---------------------------------------------------------------------------------------------------------------------
 // On Hopper a launch may overlap the end of the kernel in front of it.
 template <typename... Parameters, typename... Given>
-cudaError_t launch(void (*kernel)(Parameters...), int64_t grid, int threads, int bytes, cudaStream_t stream,
+cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, int threads, int bytes, cudaStream_t stream,
                    const Given&... given) {
 #ifdef GALLERY_HOPPER
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(static_cast<unsigned>(grid)), config.blockDim = dim3(threads);
+    config.gridDim = grid, config.blockDim = dim3(threads);
     config.dynamicSmemBytes = bytes, config.stream = stream, config.attrs = &attribute, config.numAttrs = 1;
     return cudaLaunchKernelEx(&config, kernel, given...);
 #else
-    const unsigned blocks = static_cast<unsigned>(grid);
-    kernel<<<blocks, threads, bytes, stream>>>(given...);
+    kernel<<<grid, threads, bytes, stream>>>(given...);
     return cudaGetLastError();
 #endif
 }
@@ -1088,7 +1094,7 @@ cudaError_t multiply_as(int variant, const Planes& planes, const Product& p, boo
 #endif
 }
 
-template <int MX, int SIDE>
+template <int MX, int SIDE, bool TALL>
 cudaError_t rows_as(const Product& p, cudaStream_t stream) {
     const auto in_pieces = [&](const float* of, int64_t stride, int rows) {
         return reinterpret_cast<uintptr_t>(of) % 16 == 0 && (rows == 1 || stride % 4 == 0) && p.K % 4 == 0;
@@ -1097,22 +1103,24 @@ cudaError_t rows_as(const Product& p, cudaStream_t stream) {
     const int segment = ((p.K + p.splits - 1) / p.splits + 127) / 128 * 128;
     constexpr int THREADS = Rows<MX, SIDE>::THREADS, TOGETHER = Rows<MX, SIDE>::R * Rows<MX, SIDE>::GROUPS;
     const int64_t blocks = (int64_t(p.N) + TOGETHER - 1) / TOGETHER * p.splits;
-    return launch(aligned ? rows_kernel<MX, SIDE, true> : rows_kernel<MX, SIDE, false>, blocks, THREADS, 0, stream, p,
-                  segment);
+    const int high = (p.M + MX - 1) / MX;  // even parts: the last one has MX / 2 rows at least (to 150)
+    return launch(aligned ? rows_kernel<MX, SIDE, true, TALL> : rows_kernel<MX, SIDE, false, TALL>,
+                  dim3(static_cast<unsigned>(blocks), high), THREADS, 0, stream, p, segment, (p.M + high - 1) / high);
 }
-template <int MX>
+template <int MX, bool TALL = false>
 cudaError_t rows_beside(int variant, const Product& p, cudaStream_t stream) {
-    return variant == ROWS_64    ? rows_as<MX, 64>(p, stream)
-           : variant == ROWS_128 ? rows_as<MX, 128>(p, stream)
-                                 : rows_as<MX, 256>(p, stream);
+    return variant == ROWS_64    ? rows_as<MX, 64, TALL>(p, stream)
+           : variant == ROWS_128 ? rows_as<MX, 128, TALL>(p, stream)
+                                 : rows_as<MX, 256, TALL>(p, stream);
 }
 inline cudaError_t rows(int variant, const Product& p, cudaStream_t stream) {
-    return p.M <= 1    ? rows_beside<1>(variant, p, stream)
-           : p.M <= 2  ? rows_beside<2>(variant, p, stream)
-           : p.M <= 4  ? rows_beside<4>(variant, p, stream)
-           : p.M <= 8  ? rows_beside<8>(variant, p, stream)
-           : p.M <= 16 ? rows_beside<16>(variant, p, stream)
-                       : cudaErrorInvalidValue;
+    return p.M <= 1     ? rows_beside<1>(variant, p, stream)
+           : p.M <= 2   ? rows_beside<2>(variant, p, stream)
+           : p.M <= 4   ? rows_beside<4>(variant, p, stream)
+           : p.M <= 8   ? rows_beside<8>(variant, p, stream)
+           : p.M <= 16  ? rows_beside<16>(variant, p, stream)
+           : p.M <= 128 ? rows_beside<16, true>(variant, p, stream)
+                        : cudaErrorInvalidValue;
 }
 
 // Runs everything after the split.
@@ -1529,8 +1537,8 @@ WIDTHS = {PORTABLE: 128, HOPPER_32: 32, HOPPER_64: 64, HOPPER_128: 128}
 """Rows of x in a tile."""
 SIDES = {ROWS_64: 64, ROWS_128: 128, ROWS_256: 256}
 """Threads of `rows` side by side along K."""
-MOST_ROWS = 16
-"""The most rows of x that `rows` takes."""
+FEW_ROWS, MOST_ROWS = 16, 128
+"""The most rows of x that `rows` multiplies at a time, and that it takes."""
 
 
 @dataclass(frozen=True)
@@ -1582,7 +1590,7 @@ def recipes(M: int, N: int, K: int, sms: int, hopper: bool) -> dict[str, Plan]:
         for splits in (1, 2, 3, 4, 8, 16, 32):
             if splits == 1 or (splits * 4 <= steps and splits * M * N <= 1 << 26):
                 found[f"{VARIANTS[variant]} / {splits}"] = Plan(variant, splits)
-    if M <= MOST_ROWS:
+    if M <= FEW_ROWS or (M <= MOST_ROWS and M * N * K <= 1 << 26):
         for variant, side in SIDES.items():
             for splits in (1, 2, 4, 8, 16):
                 if splits == 1 or (splits * 1024 <= K and N * splits <= 32 * sms):
@@ -1606,7 +1614,7 @@ def _row_splits(K: int, splits: int, side: int) -> int:
 
 def _rows_rule(M: int, N: int, K: int, sms: int) -> Plan:
     """`rows` with as many threads abreast as keep a multiprocessor's loads on their way (H200: docs/gallery.md)."""
-    groups = -(-N // (2 if M <= 2 else 32 >> (M - 1).bit_length()))
+    groups = -(-N // (2 if M <= 2 or M > 8 else 32 >> (M - 1).bit_length())) * -(-M // FEW_ROWS)
     if M <= 2:
         variant = ROWS_256 if M == 1 and K >= 4096 and K % 4 == 0 else ROWS_128
     else:
@@ -1630,7 +1638,8 @@ def _rule(M: int, N: int, K: int, sms: int, hopper: bool) -> Plan:
 
     Few rows of x go without a split where the weight is small for them, or the tensor cores' kernel is portable.
     """
-    if M <= MOST_ROWS and (not hopper or M <= 8 or N * K <= 1 << 22):
+    few = M <= FEW_ROWS and (not hopper or M <= 8 or N * K <= 1 << 22)
+    if few or (M <= MOST_ROWS and M * N * K <= 1 << 25):
         return _rows_rule(M, N, K, sms)
     steps = -(-K // BLOCK_K)
     floor = N * K * 4 / BYTES_A_US
