@@ -64,7 +64,7 @@ def test_matvec_agrees_with_float64_over_shapes_strides_and_alignments(dtype: to
 def test_every_matvec_recipe_gives_the_same_product_twice(dtype: torch.dtype, transposed: bool) -> None:
     k = matvec_kernel
     sms, hopper, _ = k._device(0)
-    for M, K in ((130, 9000), (1, 70000), (5000, 64), (264, 4096), (4104, 1032)):
+    for M, K in ((130, 9000), (1, 70000), (5000, 64), (264, 4096), (4104, 1032), (64, 70000), (1003, 3001)):
         A = torch.randn((K, M) if transposed else (M, K), device="cuda").to(dtype)
         A, x = A.t() if transposed else A, torch.randn(K, device="cuda").to(dtype)
         exact = A.double() @ x.double()
@@ -136,6 +136,26 @@ def test_matvec_propagates_nan_and_inf_as_torch_does() -> None:
         for left in (A, A.t().contiguous().t()):
             y, exact = gallery.matvec(left, x), A @ x
             assert torch.equal(y.isnan(), exact.isnan()) and torch.equal(y.isinf(), exact.isinf())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_every_plan_by_columns_takes_special_values_as_torch_does_and_x_from_anywhere(dtype: torch.dtype) -> None:
+    k = matvec_kernel
+    for M, K in ((264, 1500), (203, 1500), (64, 20001)):
+        A, x = torch.randn(K, M, device="cuda").to(dtype), torch.randn(K + 1, device="cuda").to(dtype)[1:]
+        A[3, 7], A[5, 9], A[9, 1], A[K - 1, 30], A[K - 1, M - 1] = (
+            float(v) for v in ("nan", "inf", "inf", "-inf", "inf")
+        )
+        x[9] = 0
+        A = A.t()
+        aligned = M * A.element_size() % 16 == 0
+        exact = A.double() @ x.double()
+        finite = exact.isfinite()
+        for name, plan in k.recipes(M, K, A.element_size(), aligned, True, *k._device(0)[:2]).items():
+            y = k.matvec(A, x, plan)
+            assert torch.equal(y.isnan(), exact.isnan()), (M, K, name)
+            assert torch.equal(y.isposinf(), exact.isposinf()) and torch.equal(y.isneginf(), exact.isneginf()), name
+            assert distance(y[finite], exact[finite]) < 2 * HALF_STEP[dtype], (M, K, name)
 
 
 def test_matvec_gives_the_same_bits_a_hundred_times() -> None:

@@ -1,4 +1,4 @@
-"""Matrix-vector product y = A @ x at memory speed, for any shape: five kernels and a rule that chooses one.
+"""Matrix-vector product y = A @ x at memory speed, for any shape: six kernels and a rule that chooses one.
 
 The product reads A once and does one multiply-add an element, so only bytes count, and below some 20 MB the time until
 the first bytes come and the last sums meet. What differs between shapes is how enough loads stay in flight:
@@ -7,8 +7,9 @@ the first bytes come and the last sums meet. What differs between shapes is how 
   direct  a block takes 1 to 16 rows and one segment of the columns; its rows share each load of x.
   walk    A column-major (that is A.T @ x of a row-major A): a thread owns a piece of the columns and walks down rows.
           Rows may begin anywhere: a block takes rows of one alignment, so that all loads are of 16 bytes.
-  column  walk where all rows are aligned, or element by element: a warp sends its sums straight to the block of the
-          cluster that owns them.
+  column  walk where rows are whole pieces: a lane takes four rows side by side, and a warp sends its sums straight to
+          the block of the cluster that owns them.
+  element column's place where they are not: a lane has a column, and loads it element by element.
   ring    direct on Hopper: a producer thread streams 4 rows x 4 KB with the bulk copy engine (cp.async.bulk) into
           ten stages of shared memory, eight warps consume them; the loads never wait for arithmetic or a block's
           start.
@@ -51,6 +52,7 @@ CUDA_SOURCE = r"""
 #include <map>
 #include <mutex>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 constexpr int THREADS = 256;
@@ -363,10 +365,9 @@ __device__ __forceinline__ void send(uint32_t there, uint32_t barrier, float v) 
                  "r"(barrier)
                  : "memory");
 }
-__device__ __forceinline__ void send(uint32_t there, uint32_t barrier, float4 v) {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::
-                     "r"(there),
-                 "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
+__device__ __forceinline__ void send(uint32_t there, uint32_t barrier, float2 v) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(there),
+                 "f"(v.x), "f"(v.y), "r"(barrier)
                  : "memory");
 }
 #endif
@@ -762,141 +763,275 @@ __global__ void __launch_bounds__(THREADS + 32)
 
 #endif
 
-// ---- column: what walk does where no row begins amiss, or element by element, with less behind the last load
+// ---- a meeting: the warps of a block, or of all blocks of a cluster (Hopper), add what they have of the same columns
 // ----------------
-// A block is 1 << log_across pieces wide; the blocks of a cluster (Hopper) take a segment of the rows each, and there
-// may be several such sets. A warp adds its slots' sums by shuffles and sends them to the block of the cluster that
-// owns their columns, which waits for the bytes of all: no barrier lies between. Of the owners of a column in several
-// sets the last to begin adds the others' sums. What the host makes of these:
-struct Columns {
-    int64_t stride, step;  // elements from a row to the next, and a block's height further
-    int columns, rows, segment;  // rows: of A.T; segment: of a block
-    int log_across, log_cluster, sets;
-    LateMail late;
+// A unit is E columns, which a lane sends, as they leave its shuffles, straight to the block that owns them and waits
+// for the bytes of all: no barrier lies between. `senders` warps have something for each unit, and senders times a
+// block's own units are 256: one for each thread, so that nobody loops but where there are more than 32 senders.
+template <int E>
+struct Inbox {
+    float sums[(256 + 128) * E];  // [senders][owned units + 1]: no two lanes meet in a bank
+    uint64_t met;
 };
-template <typename T, int V, int U, bool CLUSTER, bool LATE>
-__global__ void __launch_bounds__(THREADS, 2)
-    column_kernel(const T* __restrict__ A, const T* __restrict__ x, T* __restrict__ y, const Columns w) {
-    constexpr int E = V < 4 ? V : 4;  // columns of a unit, which is sent at once
-    __shared__ __align__(16) float inbox[2560];  // [senders][owned columns + 4: no two lanes meet in a bank]
-    __shared__ __align__(8) uint64_t met;
-    __shared__ bool latest;
-    const int slot = threadIdx.x >> w.log_across, slots = THREADS >> w.log_across;
-    const int piece = threadIdx.x & ((1 << w.log_across) - 1), rank = CLUSTER ? blockIdx.y : 0;
-    const int log = CLUSTER ? w.log_cluster : 0;
-    const int begin = ((blockIdx.z << log) + rank) * w.segment, n = min(w.segment, w.rows - begin);  // the block's rows
-    const int left = (blockIdx.x << w.log_across) * V, limit = left + piece * V < w.columns ? n : 0;
-    const T* p = A + (begin + slot) * w.stride + left + piece * V;
-    const T* from = x + begin + slot;
-    const int units = (V / E) << w.log_across, owned = (units + (1 << log) - 1) >> log, width = owned * E + 4;
-    const int senders = w.log_across <= 5 ? WARPS : slots;  // of a block
-    float* const slot_of = w.late.slots + int64_t(blockIdx.z) * w.columns + left;  // this set's
-    int* const counter = w.late.tickets + ((blockIdx.x << log) + rank);
-    int ticket = 0, i = slot;
-    float sum[V] = {};
-    bool first = true;
-#pragma unroll 1
-    do {
-        Piece<T, V> a[U];
-#pragma unroll
-        for (int u = 0; u < U; ++u, p += w.step) a[u].stream(p, i + u * slots < limit);
-        float by[U], some[V] = {};
-#pragma unroll
-        for (int u = 0; u < U; ++u) by[u] = i + u * slots < n ? as_float(from[u * slots]) : 0.f;
-        if (first) {  // beside the loads
-            first = false;
-            if (LATE) {
-                if (threadIdx.x == 0) request_ticket(counter, ticket);
-                const int at = ((threadIdx.x << log) + rank) * E;
-                if (threadIdx.x < owned && left + at < w.columns) fetch(slot_of + at);
-            }
-#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
-            if (CLUSTER) {
-                if (threadIdx.x == 0) {
-                    barrier_init(&met, 1);
-                    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-                }
-                cluster_arrive();  // relaxed: a release would first wait for the loads
-            }
-#endif
-        }
-#pragma unroll
-        for (int u = 0; u < U; ++u) {
-            float f[V];
-            a[u].floats(f);
-#pragma unroll
-            for (int v = 0; v < V; ++v) some[v] = fmaf(f[v], by[u], some[v]);
-        }
-#pragma unroll
-        for (int v = 0; v < V; ++v) sum[v] += some[v];
-        i += U * slots, from += U * slots;
-    } while (i < n);
-#pragma unroll
-    for (int offset = 16; offset > 0; offset >>= 1)
-        if (offset >> w.log_across)
-#pragma unroll
-            for (int v = 0; v < V; ++v) sum[v] += __shfl_xor_sync(0xffffffffu, sum[v], offset);
-    if (CLUSTER) cluster_wait();
-    if (threadIdx.x == 0) {
-        if (LATE) latest = ticket == w.sets - 2;  // the first ticket is -1
-#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
-        const int mine = rank < units ? (units - rank + (1 << log) - 1) >> log : 0;
-        if (CLUSTER) barrier_expect(&met, (senders << log) * mine * E * 4);
-#endif
+struct Meeting {
+    int rank, log, owned, senders;  // this block's number of 1 << log, and how many units it owns
+    int log_lanes, part, own;       // 1 << log_lanes lanes side by side add unit `own`; which of them this is
+    __device__ __forceinline__ Meeting(int units, int log_warps, int rank, int log)
+        : rank(rank), log(log), owned(units >> log), senders(1 << (log_warps + log)),
+          log_lanes(min(log_warps + log, 5)), part(threadIdx.x & ((1 << log_lanes) - 1)),
+          own(threadIdx.x >> log_lanes) {}
+    template <int E>
+    __device__ __forceinline__ float* slot(Inbox<E>& inbox, int sender, int i) const {
+        return inbox.sums + (sender * (owned + 1) + i) * E;
     }
-    const int sender = rank * senders + (w.log_across <= 5 ? threadIdx.x / 32 : slot);
-    if (w.log_across >= 5 || !(threadIdx.x % 32 >> w.log_across))
-#pragma unroll
-        for (int h = 0; h < V / E; ++h) {
-            const int unit = piece * (V / E) + h;
-            float* const to = inbox + sender * width + (unit >> log) * E;
-            const float* const some = sum + h * E;
-            if (CLUSTER) {
+};
+// All threads call it while their loads are on their way.
+template <bool CLUSTER, int E>
+__device__ __forceinline__ void open_meeting(Inbox<E>& inbox, const Meeting& m) {
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
-                const int owner = unit & ((1 << log) - 1);
-                const uint32_t there = in_block(shared_address(to), owner), bar = in_block(shared_address(&met), owner);
-                if constexpr (E == 4) send(there, bar, make_float4(some[0], some[1], some[2], some[3]));
-                else send(there, bar, some[0]);
+    if (!CLUSTER) return;
+    if (threadIdx.x == 0) {
+        barrier_init(&inbox.met, 1);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barrier_expect(&inbox.met, m.senders * m.owned * E * 4);
+    }
+    cluster_arrive();  // relaxed: a release would first wait for the loads
 #endif
-            } else if constexpr (E == 4) {
-                *reinterpret_cast<float4*>(to) = make_float4(some[0], some[1], some[2], some[3]);
-            } else {
-                *to = some[0];
-            }
-        }
+}
+// Adds v over 1 << log_lanes lanes side by side, of which every FIRST-th counts.
+template <int FIRST>
+__device__ __forceinline__ float over_lanes(float v, int log_lanes) {
+#pragma unroll
+    for (int offset = 16; offset >= FIRST; offset >>= 1) {
+        const float other = __shfl_xor_sync(0xffffffffu, v, offset);
+        v += offset >> log_lanes ? 0.f : other;
+    }
+    return v;
+}
+// Sends this lane's columns of `unit`, as the block's `sender`-th warp with these columns, and gives this thread the
+// sums of its own unit. In a cluster it is called twice: first not in earnest, with the loads on their way, so that the
+// code behind them has been fetched when they have come. On an H200, that is 0.1 to 0.3 us of 6.6.
+template <bool CLUSTER, int E>
+__device__ __forceinline__ void meet(Inbox<E>& inbox, const Meeting& m, int sender, int unit, const float (&mine)[E],
+                                     bool in_earnest, float (&total)[E]) {
+    float* const to = m.slot(inbox, (m.senders >> m.log) * m.rank + sender, unit >> m.log);
     if (CLUSTER) {
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
-        barrier_wait(&met, 0);
+        if (!in_earnest) cluster_wait();
+        const int owner = unit & ((1 << m.log) - 1);
+        const uint32_t there = in_block(shared_address(to), owner), met = in_block(shared_address(&inbox.met), owner);
+        if (in_earnest) {
+            if constexpr (E == 2) send(there, met, make_float2(mine[0], mine[1]));
+            else send(there, met, mine[0]);
+            barrier_wait(&inbox.met, 0);
+        }
 #endif
-    } else {
+    } else if (in_earnest) {
+#pragma unroll
+        for (int e = 0; e < E; ++e) to[e] = mine[e];
         __syncthreads();
     }
-    const int part = threadIdx.x % 32 / 4;  // eight lanes share a column
-    const auto over_parts = [](float v) {
 #pragma unroll
-        for (int offset = 4; offset < 32; offset <<= 1) v += __shfl_xor_sync(0xffffffffu, v, offset);
-        return v;
-    };
-#pragma unroll 1
-    for (int base = threadIdx.x / 32 * 4; base < owned * E; base += WARPS * 4) {
-        const int c = base + threadIdx.x % 4, at = ((c / E << log) + rank) * E + c % E;
-        const bool there = c < owned * E && at < (V << w.log_across) && left + at < w.columns;
-        float total = 0.f;
-        if (c < owned * E)
-#pragma unroll 4
-            for (int s = part; s < senders << log; s += 8) total += inbox[s * width + c];
-        total = over_parts(total);
-        if (LATE) {
-            if (!latest) {
-                if (there && part == 0) post(slot_of + at, total);
-                continue;
-            }
-            if (there) total = received(w.late.slots + left + at, w.columns, part, 8, w.sets, blockIdx.z, total);
-            total = over_parts(there ? total : 0.f);
+    for (int e = 0; e < E; ++e) total[e] = 0.f;
+    if (in_earnest && m.own < m.owned)
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+            if (m.part + k * 32 < m.senders)
+#pragma unroll
+                for (int e = 0; e < E; ++e) total[e] += m.slot(inbox, m.part + k * 32, m.own)[e];
+#pragma unroll
+    for (int e = 0; e < E; ++e) total[e] = over_lanes<1>(total[e], m.log_lanes);
+}
+
+// ---- column: what walk does where no row begins amiss, with less in front of the first load and behind the last
+// ----------------
+// A warp is 8 pieces wide and its four groups of lanes take 4 rows each, so that one load brings a group's x. A block
+// is 1 << log_across warps wide; the blocks of a cluster take a segment of the rows each, and there may be several such
+// sets: of the owners of a column in these the last to begin adds the others' sums. What the host makes of the plan:
+struct Columns {
+    int64_t stride, far, next;  // elements from a row to the next, to a lane's next 4 rows, to the block's next `step`
+    int columns, rows, segment, step;  // rows: of A.T; segment: of a block, which takes `step` at a time
+    int log_across, log_cluster, sets;
+    bool whole_x;  // 4 of x can be loaded at once
+    LateMail late;
+};
+template <typename T, int U, bool CLUSTER, bool LATE>
+__global__ void __launch_bounds__(THREADS, U == 4 ? 4 : U == 8 ? 3 : 2)
+    column_kernel(const T* __restrict__ A, const T* __restrict__ x, T* __restrict__ y, const Columns w) {
+    constexpr int V = 16 / sizeof(T), S = U / 4, E = V / 4;
+    using Four = std::conditional_t<V == 4, uint4, uint2>;  // elements
+    __shared__ __align__(16) Inbox<E> inbox;
+    __shared__ bool latest;
+    const int lane = threadIdx.x % 32, piece = lane % 8, group = lane / 8;
+    const int across = threadIdx.x / 32 & ((1 << w.log_across) - 1), down = threadIdx.x / 32 >> w.log_across;
+    const int height = WARPS * 16 >> w.log_across;  // rows of which a block has 4 a group
+    const Meeting m(32 << w.log_across, 3 - w.log_across, CLUSTER ? blockIdx.y : 0, CLUSTER ? w.log_cluster : 0);
+    const int begin = ((blockIdx.z << m.log) + m.rank) * w.segment, end = min(w.rows, begin + w.segment);
+    const int left = (blockIdx.x << w.log_across) * 8 * V, column = left + (across * 8 + piece) * V;
+    float* const slots = w.late.slots + int64_t(blockIdx.z) * w.columns;  // this set's
+    int* const counter = w.late.tickets + ((blockIdx.x << m.log) + m.rank);
+    int ticket = 0, row = begin, at = begin + (down * 4 + group) * 4;  // the block's next row, and this lane's
+    const T* p = A + at * w.stride + column;
+    const bool there = column < w.columns;
+    uint4 a[S][4];
+    alignas(16) T by[S][4];
+    const auto load = [&] {
+        const bool full = row + height * S <= end;
+        if (!full || !there)  // zeros where nothing is loaded
+#pragma unroll
+            for (int s = 0; s < S; ++s)
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    asm volatile("mov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;"
+                                 : "=r"(a[s][i].x), "=r"(a[s][i].y), "=r"(a[s][i].z), "=r"(a[s][i].w));
+#pragma unroll
+        for (int s = 0; s < S; ++s)
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                asm volatile(
+                    "{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n"
+                    "@p ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
+                    : "+r"(a[s][i].x), "+r"(a[s][i].y), "+r"(a[s][i].z), "+r"(a[s][i].w)
+                    : "l"(p + s * w.far + i * w.stride), "r"(int(there && at + s * height + i < end)));
+        const T* const from = x + at;
+        if (full && w.whole_x) {
+#pragma unroll
+            for (int s = 0; s < S; ++s)
+                *reinterpret_cast<Four*>(by[s]) = *reinterpret_cast<const Four*>(from + s * height);
+        } else {
+#pragma unroll
+            for (int s = 0; s < S; ++s)
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    store(by[s] + i, 0.f);
+                    if (at + s * height + i < end) by[s][i] = from[s * height + i];
+                }
         }
-        if (there && part == 0) store(y + left + at, total);
+    };
+    load();
+    if (LATE) {  // beside the loads
+        if (threadIdx.x == 0) request_ticket(counter, ticket);
+        const int mine = left + ((threadIdx.x << m.log) + m.rank) * E;
+        if (threadIdx.x < m.owned && mine < w.columns) fetch(slots + mine);
     }
-    if (LATE && latest && threadIdx.x == 0) *counter = -1;
+    open_meeting<CLUSTER>(inbox, m);
+    float sum[V] = {};
+#pragma unroll 1
+    for (int turn = CLUSTER ? 0 : 1; turn < 2; ++turn) {  // see meet()
+#pragma unroll 1
+        while (turn) {
+            float some[V] = {};
+#pragma unroll
+            for (int s = 0; s < S; ++s)
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    float f[V];
+                    Piece<T, V>{a[s][i]}.floats(f);
+#pragma unroll
+                    for (int v = 0; v < V; ++v) some[v] = fmaf(f[v], as_float(by[s][i]), some[v]);
+                }
+#pragma unroll
+            for (int v = 0; v < V; ++v) sum[v] += some[v];
+            row += w.step, at += w.step, p += w.next;
+            if (row >= end) break;
+            load();
+        }
+        float half[V / 2], mine[E], total[E];  // the groups have the same columns: each keeps a half, then a quarter
+        const bool upper = group & 2, odd = group & 1;
+#pragma unroll
+        for (int v = 0; v < V / 2; ++v)
+            half[v] = (upper ? sum[V / 2 + v] : sum[v]) +
+                      __shfl_xor_sync(0xffffffffu, upper ? sum[v] : sum[V / 2 + v], 16);
+#pragma unroll
+        for (int e = 0; e < E; ++e)
+            mine[e] = (odd ? half[E + e] : half[e]) + __shfl_xor_sync(0xffffffffu, odd ? half[e] : half[E + e], 8);
+        if (LATE && turn) {
+            if (threadIdx.x == 0) latest = ticket == w.sets - 2;  // the first ticket is -1
+            if (CLUSTER) __syncthreads();
+        }
+        meet<CLUSTER>(inbox, m, down, (across * 8 + piece) * 4 + group, mine, turn, total);
+        const int result = left + ((m.own << m.log) + m.rank) * E;
+        const bool owner = m.own < m.owned && result < w.columns;
+        if (!LATE) {
+            if (owner && m.part == 0 && turn) {
+                alignas(4) T packed[E];
+#pragma unroll
+                for (int e = 0; e < E; ++e) store(packed + e, total[e]);
+                *reinterpret_cast<uint32_t*>(y + result) = *reinterpret_cast<uint32_t*>(packed);
+            }
+        } else if (turn) {  // a lane has one column of its unit from here on
+            const int mine_of = result + m.part % E;
+            float sum_of_all = m.part % E ? total[E - 1] : total[0];
+            if (!latest) {
+                if (owner && m.part < E) post(slots + mine_of, sum_of_all);
+                return;
+            }
+            if (owner)
+                sum_of_all = received(w.late.slots + mine_of, w.columns, m.part / E, (1 << m.log_lanes) / E, w.sets,
+                                      blockIdx.z, sum_of_all);
+            sum_of_all = over_lanes<E>(sum_of_all, m.log_lanes);
+            if (owner && m.part < E) store(y + mine_of, sum_of_all);
+            if (threadIdx.x == 0) *counter = -1;
+        }
+    }
+}
+
+// ---- element: column's place where rows begin anywhere: a lane has a column, and loads it element by element
+// ----------------
+// A warp takes U rows at a time; a lane loads one of their elements of x and hands it round.
+struct Elements {
+    int64_t stride;
+    int columns, rows, segment, log_cluster;
+};
+__device__ __forceinline__ void take(float& v, const float* p, bool wanted) {  // zero where not wanted
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\nmov.b32 %0, 0;\n@p ld.global.nc.b32 %0, [%1];\n}"
+                 : "=&f"(v)
+                 : "l"(p), "r"(int(wanted)));
+}
+template <typename T>
+__device__ __forceinline__ void take(T& v, const T* p, bool wanted) {
+    uint16_t bits;
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\nmov.b16 %0, 0;\n@p ld.global.nc.b16 %0, [%1];\n}"
+                 : "=&h"(bits)
+                 : "l"(p), "r"(int(wanted)));
+    v = *reinterpret_cast<const T*>(&bits);
+}
+template <typename T, int U, bool CLUSTER>
+__global__ void __launch_bounds__(THREADS, U == 8 ? 8 : U == 16 ? 6 : 4)
+    element_kernel(const T* __restrict__ A, const T* __restrict__ x, T* __restrict__ y, const Elements w) {
+    __shared__ __align__(16) Inbox<1> inbox;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, column = blockIdx.x * 32 + lane;
+    const Meeting m(32, 3, CLUSTER ? blockIdx.y : 0, CLUSTER ? w.log_cluster : 0);
+    const int begin = m.rank * w.segment, end = min(w.rows, begin + w.segment);
+    int row = begin + warp * U;
+    const T* p = A + row * w.stride + column;
+    T a[U], own;
+    const auto load = [&] {
+        const T* from = p;
+#pragma unroll
+        for (int u = 0; u < U; ++u, from += w.stride) take(a[u], from, column < w.columns && row + u < end);
+        take(own, x + row + lane, lane < U && row + lane < end);
+        row += WARPS * U, p += w.stride * (WARPS * U);
+    };
+    load();
+    open_meeting<CLUSTER>(inbox, m);
+    float sum[1] = {}, total[1];
+#pragma unroll 1
+    for (int turn = CLUSTER ? 0 : 1; turn < 2; ++turn) {  // see meet()
+#pragma unroll 1
+        while (turn) {
+            const float xs = as_float(own);
+            float some = 0.f;
+#pragma unroll
+            for (int u = 0; u < U; ++u) some = fmaf(as_float(a[u]), __shfl_sync(0xffffffffu, xs, u), some);
+            sum[0] += some;
+            if (row - warp * U >= end) break;
+            load();
+        }
+        meet<CLUSTER>(inbox, m, warp, lane, sum, turn, total);
+        const int result = blockIdx.x * 32 + (m.own << m.log) + m.rank;
+        if (m.own < m.owned && m.part == 0 && result < w.columns && turn) store(y + result, total[0]);
+    }
 }
 
 // ---- host
@@ -1103,44 +1238,72 @@ cudaError_t ring(const Request& q) {
 #endif
 }
 
-template <typename T, int V>
+// How many blocks meet in column and element, and the logarithm of that; 0 where the plan does not come out even.
+inline int meeting(const Request& q, int* log_cluster) {
+    const int blocks = q.cluster > 1 ? q.cluster : 1;
+    *log_cluster = 0;
+    while (1 << *log_cluster < blocks) ++*log_cluster;
+    return blocks <= 16 && 1 << *log_cluster == blocks && q.segments % blocks == 0 ? blocks : 0;
+}
+
+template <typename T>
 cudaError_t column(const Request& q) {
-    const int blocks = q.cluster > 1 ? q.cluster : 1, sets = q.segments / blocks;
+    constexpr int V = 16 / sizeof(T);
     Columns w;
-    w.log_across = 0, w.log_cluster = 0, w.sets = sets, w.late = q.late();
-    while (1 << w.log_across < q.lanes) ++w.log_across;
-    while (1 << w.log_cluster < blocks) ++w.log_cluster;
-    w.stride = q.stride, w.step = q.stride * (THREADS >> w.log_across);
-    w.columns = static_cast<int>(q.M), w.rows = static_cast<int>(q.K);
-    w.segment = static_cast<int>((q.K + q.segments - 1) / q.segments);
+    const int blocks = meeting(q, &w.log_cluster), sets = blocks ? q.segments / blocks : 0;
+    w.log_across = 0, w.sets = sets, w.late = q.late();
+    while (8 << w.log_across < q.lanes) ++w.log_across;
     const uint64_t apart = q.K > 1 ? q.stride * sizeof(T) : 0;
     const bool whole = q.M % V == 0 && (reinterpret_cast<uint64_t>(q.A) | apart) % 16 == 0;
-    if ((V > 1 && !whole) || 1 << w.log_across != q.lanes || q.lanes > 256 || blocks > 16 ||
-        sets * blocks != q.segments || (sets > 1 && !q.mail))
+    const bool alone = q.lanes == 64 && blocks == 1;  // a warp has its units to itself: too few lanes for posting
+    if (!blocks || !whole || 8 << w.log_across != q.lanes || q.lanes > 64 || (sets > 1 && (!q.mail || alone)))
         return cudaErrorInvalidValue;
-    const dim3 grid(((q.M + V - 1) / V + q.lanes - 1) / q.lanes, blocks, sets);
+    const int height = WARPS * 16 >> w.log_across;
+    w.columns = static_cast<int>(q.M), w.rows = static_cast<int>(q.K), w.step = height * q.depth / 4;
+    w.segment = static_cast<int>((q.K + q.segments - 1) / q.segments + 3) / 4 * 4;
+    w.stride = q.stride, w.far = q.stride * height, w.next = q.stride * w.step;
+    w.whole_x = reinterpret_cast<uint64_t>(q.x) % (4 * sizeof(T)) == 0;
+    const dim3 grid((q.M + V * q.lanes - 1) / (V * q.lanes), blocks, sets);
 #ifdef GALLERY_HOPPER
-#define COLUMN(U)                                                                                      \
-    sets > 1 ? (blocks > 1 ? column_kernel<T, V, U, true, true> : column_kernel<T, V, U, false, true>) \
-             : (blocks > 1 ? column_kernel<T, V, U, true, false> : column_kernel<T, V, U, false, false>)
+#define COLUMN(U)                                                                                \
+    sets > 1 ? (blocks > 1 ? column_kernel<T, U, true, true> : column_kernel<T, U, false, true>) \
+             : (blocks > 1 ? column_kernel<T, U, true, false> : column_kernel<T, U, false, false>)
 #else
     if (blocks > 1) return cudaErrorInvalidDeviceFunction;
-#define COLUMN(U) sets > 1 ? column_kernel<T, V, U, false, true> : column_kernel<T, V, U, false, false>
+#define COLUMN(U) sets > 1 ? column_kernel<T, U, false, true> : column_kernel<T, U, false, false>
 #endif
-    auto kernel = q.depth == 16 ? (COLUMN(16)) : (COLUMN(8));
-    if constexpr (V > 1)
-        if (q.depth == 4) kernel = COLUMN(4);
+    const auto kernel = q.depth == 16 ? (COLUMN(16)) : q.depth == 8 ? (COLUMN(8)) : (COLUMN(4));
 #undef COLUMN
     return launch(kernel, grid, THREADS, 0, blocks, false, false, q, static_cast<const T*>(q.A),
                   static_cast<const T*>(q.x), static_cast<T*>(q.y), w);
 }
 
 template <typename T>
+cudaError_t element(const Request& q) {
+    Elements w;
+    const int blocks = meeting(q, &w.log_cluster);
+    if (!blocks || blocks != q.segments) return cudaErrorInvalidValue;
+    w.stride = q.stride, w.columns = static_cast<int>(q.M), w.rows = static_cast<int>(q.K);
+    w.segment = static_cast<int>((q.K + blocks - 1) / blocks);
+#ifdef GALLERY_HOPPER
+#define ELEMENT(U) blocks > 1 ? element_kernel<T, U, true> : element_kernel<T, U, false>
+#else
+    if (blocks > 1) return cudaErrorInvalidDeviceFunction;
+#define ELEMENT(U) element_kernel<T, U, false>
+#endif
+    const auto kernel = q.depth == 24 ? (ELEMENT(24)) : q.depth == 16 ? (ELEMENT(16)) : (ELEMENT(8));
+#undef ELEMENT
+    return launch(kernel, dim3((q.M + 31) / 32, blocks), THREADS, 0, blocks, false, false, q,
+                  static_cast<const T*>(q.A), static_cast<const T*>(q.x), static_cast<T*>(q.y), w);
+}
+
+template <typename T>
 cudaError_t run(int variant, bool aligned, const Request& q) {
     constexpr int V = 16 / sizeof(T);
     if (variant == 3) return ring<T>(q);
-    if (variant == 5 && !q.partial) return aligned ? column<T, V>(q) : column<T, 1>(q);
-    if (variant == 2 || variant == 5) {  // column's segments with a second kernel are walk's
+    if (variant == 5 && !q.partial) return column<T>(q);
+    if (variant == 6 && !q.partial) return element<T>(q);
+    if (variant == 2 || variant > 4) {  // with a second kernel the others' segments are walk's
         if (q.stride >= V || q.K == 1) return walk<T, V>(q);
         Request narrow = q;  // a piece would hold several rows
         narrow.lanes = q.M < 32 ? static_cast<int>(q.M) : 32, narrow.depth = 8;
@@ -1150,9 +1313,9 @@ cudaError_t run(int variant, bool aligned, const Request& q) {
     return aligned ? direct<T, V>(q) : direct<T, 1>(q);
 }
 
-// variant: 0 narrow, 1 direct, 2 walk, 3 ring, 5 column; dtype: 0 float, 1 half, 2 bfloat16; cluster: the segments are
-// its blocks, 1: they are not; posted: all blocks run at once and post their sums; partial: for a second kernel, or
-// null. Returns a cudaError_t, or -1 where `partial` is needed after all.
+// variant: 0 narrow, 1 direct, 2 walk, 3 ring, 5 column, 6 element; dtype: 0 float, 1 half, 2 bfloat16; cluster: the
+// segments are its blocks, 1: they are not; posted: sums are, and walk's and ring's blocks all run at once; partial:
+// for a second kernel, or null. Returns a cudaError_t, or -1 where `partial` is needed after all.
 extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A, const void* x, void* y,
                              float* partial, int64_t M, int64_t K, int64_t stride, int64_t segment, int segments,
                              int cluster, int posted, int depth, int rows, int lanes, int sms, int device,
@@ -1208,7 +1371,8 @@ extern "C" int matvec_launch(int variant, int dtype, int aligned, const void* A,
                              void* stream);
 
 namespace {
-constexpr int WALK = 2, TORCH = 4, COLUMN = 5;
+constexpr int WALK = 2, TORCH = 4, COLUMN = 5, ELEMENT = 6;
+bool by_columns(int variant) { return variant == WALK || variant == COLUMN || variant == ELEMENT; }
 struct Plan {
     int variant;
     bool aligned;
@@ -1251,7 +1415,7 @@ torch::Tensor made(const torch::Tensor& A, int64_t size, bool column) {
 
 // A [M, K] @ x, of K elements side by side, as [M] or [M, 1].
 torch::Tensor run(const torch::Tensor& A, const torch::Tensor& x, const Plan& p, bool column) {
-    const bool columns = p.variant == WALK || p.variant == COLUMN;
+    const bool columns = by_columns(p.variant);
     const int64_t M = A.size(0), K = A.size(1);
     const OnDeviceOf guard(A);
     auto y = made(A, M, column);
@@ -1330,7 +1494,7 @@ torch::Tensor matvec(torch::Tensor A, torch::Tensor x, int64_t variant, bool ali
     TORCH_CHECK(A.dim() == 2 && x.dim() == 1 && x.size(0) == A.size(1), "matvec: A [M, K], x [K]");
     TORCH_CHECK(x.is_contiguous(), "matvec: contiguous x");
     if (variant == TORCH) return by_torch(A, x, false);
-    const int unit = variant == WALK || variant == COLUMN ? 0 : 1;
+    const int unit = by_columns(static_cast<int>(variant)) ? 0 : 1;
     TORCH_CHECK(A.stride(unit) == 1 || A.size(unit) == 1, "matvec: the layout does not fit the variant");
     return run(A, x,
                {static_cast<int>(variant), aligned, segment, static_cast<int>(segments), static_cast<int>(cluster),
@@ -1358,8 +1522,8 @@ int64_t quick() { return 0; }
 #endif
 """
 
-NARROW, DIRECT, WALK, RING, TORCH, COLUMN = range(6)
-VARIANTS = ("narrow", "direct", "walk", "ring", "torch", "column")
+NARROW, DIRECT, WALK, RING, TORCH, COLUMN, ELEMENT = range(7)
+VARIANTS = ("narrow", "direct", "walk", "ring", "torch", "column", "element")
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
@@ -1381,12 +1545,12 @@ class Plan:
     """Rows a block (direct); blocks a multiprocessor that stay for all rows, 0: a block for each cut (narrow); whether
     x is staged in shared memory (walk)."""
     lanes: int
-    """Lanes that share a row (narrow), or pieces of 16 bytes that a block is wide (walk, column)."""
+    """Lanes that share a row (narrow), pieces of 16 bytes that a block is wide (walk, column), or columns (element)."""
     posted: bool = False
     """Whether blocks hand each other the segments' sums through memory: walk's and ring's, all of which run at once, to
     all; direct's and column's to the last to begin of those that share results."""
     depth: int = 8
-    """Loads of 16 bytes that a thread has in flight (direct, walk, column), or rows that it has (narrow)."""
+    """Loads that a thread has in flight (direct, walk, column, element), or rows that it has (narrow)."""
 
     def __str__(self) -> str:
         if self.variant == TORCH:
@@ -1400,6 +1564,7 @@ class Plan:
             RING: "4 rows x 4 KB x 10 stages",
             WALK: f"{self.lanes} pieces wide, {self.depth} loads deep",
             COLUMN: f"{self.lanes} pieces wide, {self.depth} loads deep",
+            ELEMENT: f"{self.lanes} columns wide, {self.depth} loads deep",
         }
         loads = "16-byte" if self.aligned or self.variant == WALK else "one-element"
         return f"{VARIANTS[self.variant]}: {shape[self.variant]}, {cut}, {loads} loads"
@@ -1446,7 +1611,10 @@ def recipes(M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms:
     found = {"rule": _rule(M, K, itemsize, aligned, transposed, sms, hopper)}
     if transposed:
         found |= _walks(M, K, itemsize, aligned, sms, hopper)
-        found |= _columns(M, K, itemsize, aligned and M * itemsize % 16 == 0, sms, hopper)
+        if aligned and M * itemsize % 16 == 0:
+            found |= _columns(M, K, itemsize, sms, hopper)
+        else:
+            found |= _elements(M, K, sms, hopper)
     else:
         per_piece = 16 // itemsize if aligned else 1
         pieces = -(-K // per_piece)
@@ -1529,31 +1697,39 @@ def _walks(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: bool)
     return found
 
 
-def _columns(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: bool) -> dict[str, Plan]:
+def _columns(M: int, K: int, itemsize: int, sms: int, hopper: bool) -> dict[str, Plan]:
     found = {}
-    pieces = M * itemsize // 16 if aligned else M
-    wide = (128, 256) if M * K * itemsize >= 1 << 25 else ()  # long pieces of a row are what large matrices want
-    for across in (2, 4, 8, 16, 32, 64, *wide) if aligned else (32, 64, 128):
-        tiles, slots = -(-pieces // across), 256 // across
+    pieces, least = M * itemsize // 16, 0.35 * sms if M * K * itemsize > 4 << 20 else 8
+    for across in (8, 16, 32, 64):
+        tiles, height = -(-pieces // across), 256 // across
+        if across > 8 and across >= 2 * pieces:
+            continue
         for together in (1, 2, 4, 8, 16) if hopper else (1,):
             blocks = tiles * together
-            if across > 8 and across >= 2 * pieces:
-                continue
-            for times in (0, 1, 2) if blocks < 0.9 * sms and together != 2 else (0,):
+            split = blocks < 0.9 * sms and together in (1, 4, 8) and (across, together) != (64, 1)
+            for times in (0, 1, 2, 3, 4) if split else (0,):
                 sets = int(times * sms // blocks) if times else 1
-                segment = -(-K // (together * sets)) if sets else 0
-                fits = 0 < segment * (together * sets - 1) < K or together * sets == 1
-                if (times and sets < 2) or not fits or segment > slots * 4096 or sets * M > MAIL:
+                segments, name = together * sets, f"column {across}" + f" cluster {together}" * (together > 1)
+                if (times and sets < 2) or segments * 16 > max(K, 16) or sets * M > MAIL:
                     continue
-                if not 0.4 * sms <= blocks * sets <= 4.5 * sms:
+                if (not least <= blocks * sets <= 8.5 * sms and segments > 1) or 4096 * height * segments < K:
                     continue
-                name = f"column {across}" + f" cluster {together}" * (together > 1) + f" post {times}" * (times > 0)
-                for depth in (8, 16) if times or not aligned else (4, 8, 16):
-                    if depth == (4 if aligned else 8) or slots * depth // 2 < segment:  # else half would fetch nothing
-                        found[f"{name} / {depth}"] = Plan(
-                            COLUMN, aligned, segment, together * sets, together, 0, across, sets > 1, depth
-                        )
+                for depth in (4, 8, 16):
+                    if depth == 4 or K / segments > 0.45 * height * depth:  # else most loads would fetch nothing
+                        plan = Plan(COLUMN, True, -(-K // segments), segments, together, 0, across, sets > 1, depth)
+                        found[f"{name}{f' post {times}' if times else ''} / {depth}"] = plan
     return found
+
+
+def _elements(M: int, K: int, sms: int, hopper: bool) -> dict[str, Plan]:
+    return {
+        "element" + f" cluster {together}" * (together > 1) + f" / {depth}": Plan(
+            ELEMENT, False, -(-K // together), together, together, 0, 32, depth=depth
+        )
+        for together in ((1, 2, 4, 8, 16) if hopper else (1,))
+        for depth in (8, 16, 24)
+        if together <= K <= 32768 * together and (together == 1 or 0.4 * sms <= -(-M // 32) * together <= 4.5 * sms)
+    }
 
 
 def _posted(M: int, K: int, classes: int, parts: int, across: int, aligned: bool, depth: int) -> Plan:
@@ -1575,7 +1751,8 @@ def _rule(M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms: i
     """The plan where nothing near was measured. Figures behind it: docs/gallery.md."""
     per_piece = 16 // itemsize if aligned else 1
     if transposed:
-        return _choose_walk(M, K, itemsize, aligned, sms)
+        plan = _choose_column(M, K, itemsize, sms) if hopper and aligned and M % per_piece == 0 else None
+        return plan or _choose_walk(M, K, itemsize, aligned, sms)
     pieces = -(-K // per_piece)
     if pieces <= 128 and (not aligned or K % per_piece == 0):
         return _narrow(M, K, pieces, aligned, sms)
@@ -1630,6 +1807,25 @@ def _choose_ring(M: int, K: int, itemsize: int, sms: int) -> Plan:
             best = (cost, per_segment)
     assert best is not None
     return Plan(RING, True, best[1] * chunk, -(-chunks // best[1]), 1, 4, 1)
+
+
+def _choose_column(M: int, K: int, itemsize: int, sms: int) -> Plan | None:
+    """On Hopper, up to two blocks a multiprocessor: tiles of 128 bytes or more, and as large clusters as leave each
+    thread four loads; where these are so few that posting costs less, sets of clusters. None where walk does better."""
+    pieces = M * itemsize // 16
+    across = next((width for width in (8, 16, 32) if pieces <= 2 * sms * width), 64)
+    tiles, height = -(-pieces // across), 256 // across
+    together = next(n for n in (16, 8, 4, 2, 1) if n == 1 or (tiles * n <= 2 * sms and 4 * height * n <= K))
+    sets = 1
+    if M * K * itemsize * (sms / (tiles * together) - 1) > 8 << 20:  # what blocks that are missing would have read
+        together = min(together, 8)
+        sets = max(1, min(2 * sms // (tiles * together), K // (4 * height * together)))
+    segments = together * sets
+    if K < 64 or 4096 * height * segments < K:
+        return None
+    deepest = 16 if tiles * segments <= sms else 8  # of which three blocks fit a multiprocessor
+    depth = next((depth for depth in (deepest, 8) if 0.9 * height * depth * segments <= K), 4)
+    return Plan(COLUMN, True, -(-K // segments), segments, together, 0, across, sets > 1, depth)
 
 
 def _choose_walk(M: int, K: int, itemsize: int, aligned: bool, sms: int) -> Plan:
