@@ -308,11 +308,6 @@ __global__ void __launch_bounds__(THREADS, 2)  // else ptxas saves registers and
 
 // ---- a cluster's blocks add their sums through shared memory (Hopper)
 // --------------------------------
-__device__ __forceinline__ void cluster_barrier() {
-#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-#endif
-}
 __device__ __forceinline__ void cluster_arrive() {
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
@@ -321,15 +316,6 @@ __device__ __forceinline__ void cluster_arrive() {
 __device__ __forceinline__ void cluster_wait() {
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void send(float* to, int rank, float v) {  // to the same shared variable of another block
-#if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
-    uint32_t there;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                 : "=r"(there)
-                 : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))), "r"(rank));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(v) : "memory");
 #endif
 }
 #ifdef GALLERY_HOPPER
@@ -371,26 +357,6 @@ __device__ __forceinline__ void send(uint32_t there, uint32_t barrier, float2 v)
                  : "memory");
 }
 #endif
-// A block of a cluster of 1 << log segments sends its sum of result `i` of `count` to block i mod (1 << log), which
-// adds what all sent. All have called cluster_arrive() and cluster_wait() before.
-constexpr int INBOX = 1024 + 64;
-__device__ __forceinline__ void send_sum(float* inbox, int i, int count, int part, int log, float v) {
-    const int ranks = 1 << log, each = (count + ranks - 1) >> log;
-    send(inbox + (part & (ranks - 1)) * each + (i >> log), i & (ranks - 1), v);
-}
-template <typename T>
-__device__ __forceinline__ void put_received(const Output<T>& out, const float* inbox, int count, int64_t first,
-                                             int64_t limit, int part) {
-    const int log = out.log_cluster, each = (count + (1 << log) - 1) >> log;
-    cluster_barrier();
-    for (int i = threadIdx.x; i < each; i += THREADS) {
-        const int at = (i << log) + (part & ((1 << log) - 1));
-        float sum = 0.f;
-#pragma unroll 4
-        for (int r = 0; r < 1 << log; ++r) sum += inbox[r * each + i];
-        if (at < count && first + at >= 0 && first + at < limit) store(out.y + first + at, sum);
-    }
-}
 __device__ __forceinline__ void next_kernel_may_start() {
 #if defined(GALLERY_HOPPER) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");  // combine_kernel: it waits for this grid's results
@@ -533,14 +499,13 @@ struct Walk {
     int log, across, slots, reciprocal, chunk, ragged;
 };
 // KIND: how x is read and what becomes of the sums. BARE: from memory, put(); STAGED: through shared memory, put();
-// EXCHANGED: through shared memory, and sums are added in a cluster or by mail.
-enum { BARE, STAGED, EXCHANGED };
+// POSTED: through shared memory, and sums are added by mail.
+enum { BARE, STAGED, POSTED };
 template <typename T, int V, int U, int KIND>
 __global__ void __launch_bounds__(THREADS, 2)
     walk_kernel(const T* __restrict__ A, const T* __restrict__ x, Output<T> out, const Walk w) {
     __shared__ float xs[KIND == BARE ? 1 : 2048];
-    __shared__ float sums[THREADS * V], inbox[KIND == EXCHANGED ? INBOX : 1];
-    if (KIND == EXCHANGED && out.log_cluster) cluster_arrive();
+    __shared__ float sums[THREADS * V];
     const int slot = threadIdx.x * w.reciprocal >> 16, piece = threadIdx.x - slot * w.across;
     const int period = 1 << w.log, first = blockIdx.z, skipped = blockIdx.y * w.segment;
     const int part = blockIdx.z * gridDim.y + blockIdx.y;
@@ -556,7 +521,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         if (left + V > w.columns && row0 + ((n - 1) << w.log) == w.rows - 1) limit = n - 1;
     }
     const T* p = begin + slot * w.apart + left;
-    if (KIND == EXCHANGED && out.mail.slots) expect(out.mail);
+    if (KIND == POSTED) expect(out.mail);
     float sum[V] = {};
     int staged = 0;
 #pragma unroll 1
@@ -614,9 +579,8 @@ __global__ void __launch_bounds__(THREADS, 2)
         }
     }
     const int width = w.across * V;
-    const bool in_cluster = KIND == EXCHANGED && out.log_cluster;
-    if (w.slots == 1 && !in_cluster) {
-        if (KIND != EXCHANGED && active && V > 1 && !w.ragged && !out.partial) {
+    if (w.slots == 1) {
+        if (KIND != POSTED && active && V > 1 && !w.ragged && !out.partial) {
             alignas(16) T packed[V];
 #pragma unroll
             for (int v = 0; v < V; ++v) store(packed + v, sum[v]);
@@ -630,19 +594,15 @@ __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
             for (int v = 0; v < V; ++v) sums[slot * width + piece * V + v] = sum[v];
         __syncthreads();
-        if (in_cluster) cluster_wait();
         for (int c = threadIdx.x; c < width; c += THREADS) {
             float total = 0.f;
 #pragma unroll 8
             for (int s = 0; s < w.slots; ++s) total += sums[s * width + c];
             const int64_t column = int64_t(blockIdx.x) * width - shift + c;
-            if (in_cluster) send_sum(inbox, c, width, part, out.log_cluster, total);
-            else if (column >= 0 && column < w.columns) out.put(column, part, total);
+            if (column >= 0 && column < w.columns) out.put(column, part, total);
         }
     }
-    if (in_cluster)
-        put_received(out, inbox, width, int64_t(blockIdx.x) * width - shift, w.columns, part);
-    if (KIND == EXCHANGED && out.mail.slots) collect<false>(out.mail, out.y);
+    if (KIND == POSTED) collect<false>(out.mail, out.y);
 }
 
 // ---- the second stage: partial sums of each row, in float64, in a fixed order
@@ -1200,9 +1160,7 @@ cudaError_t walk(Request q) {
     const int64_t pieces = (q.M + (shifted ? V - 1 : 0) + V - 1) / V, tiles = (pieces + q.lanes - 1) / q.lanes;
     const int64_t period = 1 << w.log, ranges = q.segments / period > 1 ? q.segments / period : 1;
     q.segments = static_cast<int>(ranges * period);
-    const bool exchanged = q.mail || q.cluster > 1;
-    if (q.segments > 1 && !q.partial && !exchanged) return cudaErrorInvalidValue;  // no plan for such rows
-    if (q.cluster > 1 && (q.lanes * V > 1024 || q.segments != q.cluster)) return cudaErrorInvalidValue;
+    if (q.segments > 1 && !q.partial && !q.mail) return cudaErrorInvalidValue;  // no plan for such rows
     w.stride = q.stride, w.apart = q.stride * period, w.columns = q.M, w.rows = static_cast<int>(q.K);
     w.segment = static_cast<int>(((q.K + period - 1) / period + ranges - 1) / ranges);
     w.across = q.lanes, w.slots = THREADS / q.lanes, q.depth = w.slots * q.depth > 2048 ? 8 : q.depth;
@@ -1210,13 +1168,13 @@ cudaError_t walk(Request q) {
     w.step = w.apart * w.slots, w.chunk = 2048 / (w.slots * q.depth) * w.slots * q.depth;
     w.ragged = shifted || q.M % V;
     const Output<T> out = q.output<T>(tiles * q.segments);
-#define WALK(U)                                              \
-    exchanged ? walk_kernel<T, V, U, EXCHANGED> : q.rows ? walk_kernel<T, V, U, STAGED> : walk_kernel<T, V, U, BARE>
+#define WALK(U) \
+    q.mail ? walk_kernel<T, V, U, POSTED> : q.rows ? walk_kernel<T, V, U, STAGED> : walk_kernel<T, V, U, BARE>
     auto kernel = walk_kernel<T, V, 8, BARE>;
     if constexpr (V > 1) kernel = q.depth == 16 ? (WALK(16)) : q.depth == 8 ? (WALK(8)) : (WALK(4));
 #undef WALK
-    const cudaError_t e = launch(kernel, dim3(tiles, ranges, period), THREADS, 0, q.cluster, false, q.mail != nullptr,
-                                 q, static_cast<const T*>(q.A), static_cast<const T*>(q.x), out, w);
+    const cudaError_t e = launch(kernel, dim3(tiles, ranges, period), THREADS, 0, 1, false, q.mail != nullptr, q,
+                                 static_cast<const T*>(q.A), static_cast<const T*>(q.x), out, w);
     return e ? e : combine<T>(q);
 }
 
@@ -1610,7 +1568,7 @@ def recipes(M: int, K: int, itemsize: int, aligned: bool, transposed: bool, sms:
     """Every plan that is worth measuring, by a name that means the same at another shape. "rule" is the rule's."""
     found = {"rule": _rule(M, K, itemsize, aligned, transposed, sms, hopper)}
     if transposed:
-        found |= _walks(M, K, itemsize, aligned, sms, hopper)
+        found |= _walks(M, K, itemsize, aligned, sms)
         if aligned and M * itemsize % 16 == 0:
             found |= _columns(M, K, itemsize, sms, hopper)
         else:
@@ -1668,7 +1626,7 @@ def _directs(M: int, K: int, per_piece: int, aligned: bool, sms: int, hopper: bo
     return found
 
 
-def _walks(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: bool) -> dict[str, Plan]:
+def _walks(M: int, K: int, itemsize: int, aligned: bool, sms: int) -> dict[str, Plan]:
     found = {}
     V = 16 // itemsize
     classes = 1 if aligned else V
@@ -1684,10 +1642,6 @@ def _walks(M: int, K: int, itemsize: int, aligned: bool, sms: int, hopper: bool)
                 for staged in (0, 1):
                     name = f"walk {width} / {depth}{'' if staged else ' bare'}"
                     found[name] = Plan(WALK, aligned, K, 1, 1, staged, across, depth=depth)
-            for together in (2, 4, 8, 16) if hopper and aligned and across * V <= 1024 else ():
-                if 0.4 * sms <= tiles * together <= 2.2 * sms and slots * together <= K:
-                    plan = _cut(WALK, aligned, K, 1, together, 1, lanes=across, depth=depth, cluster=together)
-                    found[f"walk {width} cluster {together} / {depth}"] = plan
             for times in (0.5, 1, 2):
                 parts = int(times * sms // (tiles * classes)) * classes
                 parts = min(parts, -(-K // slots // classes) * classes)
@@ -1780,7 +1734,6 @@ def _cut(
     segments: int,
     rows: int,
     *,
-    lanes: int = 1,
     depth: int = 8,
     cluster: int = 1,
 ) -> Plan:
@@ -1788,7 +1741,7 @@ def _cut(
     units = -(-K // unit)
     segment = -(-units // segments) * unit
     used = segments if cluster > 1 else -(-K // segment)
-    return Plan(variant, aligned, segment, used, cluster, rows, lanes, depth=depth)
+    return Plan(variant, aligned, segment, used, cluster, rows, 1, depth=depth)
 
 
 def _choose_ring(M: int, K: int, itemsize: int, sms: int) -> Plan:
