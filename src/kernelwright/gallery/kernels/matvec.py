@@ -1660,7 +1660,7 @@ def _columns(M: int, K: int, itemsize: int, sms: int, hopper: bool) -> dict[str,
             continue
         for together in (1, 2, 4, 8, 16) if hopper else (1,):
             blocks = tiles * together
-            split = blocks < 0.9 * sms and together in (1, 4, 8) and (across, together) != (64, 1)
+            split = blocks < 0.9 * sms and together != 2 and (across, together) != (64, 1)
             for times in (0, 1, 2, 3, 4) if split else (0,):
                 sets = int(times * sms // blocks) if times else 1
                 segments, name = together * sets, f"column {across}" + f" cluster {together}" * (together > 1)
