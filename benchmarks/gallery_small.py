@@ -20,14 +20,14 @@ def away(found: torch.Tensor, exact: torch.Tensor) -> float:
 
 def run_matvec() -> int:
     runs, (sms, hopper, _) = 0, matvec._device(0)
-    # The last: long enough that the ring's stages come round.
-    for M, K in ((70, 2056), (3, 9001), (1032, 300), (65, 64), (536, 24576)):
+    # The last: long enough that the ring's stages come round, and for nothing else.
+    for M, K in ((70, 2056), (3, 9001), (1032, 300), (65, 64), (64, 3000), (536, 24576)):
         for transposed in (False, True):
             A = torch.randn((K, M) if transposed else (M, K), device="cuda")
             A, x = A.t() if transposed else A, torch.randn(K, device="cuda")
             exact, aligned = A.double() @ x.double(), (M if transposed else K) % 4 == 0
             for name, plan in matvec.recipes(M, K, 4, aligned, transposed, sms, hopper).items():
-                if plan.variant != matvec.TORCH:
+                if plan.variant != matvec.TORCH and (K < 20000 or plan.variant == matvec.RING):
                     error, runs = away(matvec.matvec(A, x, plan), exact), runs + 1
                     assert error < 3e-6, (M, K, transposed, name, error)
     return runs
