@@ -269,8 +269,9 @@ def test_softmax_is_at_most_twice_as_far_off_as_torch_whatever_the_logits_size()
 def test_softmax_of_many_long_rows_takes_bias_by_every_recipe() -> None:
     k = softmax_kernel
     for dtype in (torch.float32, torch.bfloat16):
-        for N in (8192, 16384, 16385, 40000, 50257):
-            z, bias = (torch.randn(300, N, device="cuda") * 2).to(dtype), torch.randn(N, device="cuda").to(dtype)
+        for N, gap in ((8192, 0), (16384, 0), (16384, 8), (16385, 0), (32760, 0), (40000, 0), (40000, 8), (50257, 0)):
+            z = (torch.randn(300, N + gap, device="cuda") * 2).to(dtype)[:, :N]
+            bias = torch.randn(N, device="cuda").to(dtype)
             exact = torch.softmax(F.gelu(z.double() + bias.double()), 1)
             aligned = k.ROWS if N * z.element_size() % 16 == 0 else k.WHOLE
             for name, plan in k.recipes(300, N, z.element_size(), aligned, k._device(0)[0], False).items():
@@ -323,6 +324,26 @@ def test_softmax_of_rows_that_begin_anywhere_takes_bias_and_masks() -> None:
                 for name, plan in k.recipes(7, N, z.element_size(), k.WHOLE, k._device(0)[0], False).items():
                     found = k.softmax(z, bias=bias, mask=mask, scale=0.5, activation="gelu", plan=plan)
                     assert distance(found, exact) <= 2 * HALF_STEP[dtype], (dtype, N, name)
+
+
+def test_softmax_in_place_leaves_what_lies_around_its_rows_alone() -> None:
+    k = softmax_kernel
+    for dtype in (torch.float32, torch.bfloat16):
+        for M, N in ((3, 5003), (700, 5003), (300, 16385), (150, 50257)):
+            piece = 128 // torch.finfo(dtype).bits  # 16 bytes
+            bias, rows = torch.randn(N, device="cuda").to(dtype), torch.randn(M, N, device="cuda").to(dtype)
+            for activation, b in ((None, None), ("gelu", bias)):
+                exact = torch.softmax(rows.double() if b is None else F.gelu(rows.double() + b.double()), 1)
+                for name, plan in k.recipes(M, N, rows.element_size(), k.WHOLE, k._device(0)[0], False).items():
+                    storage = torch.full((M * N + 8 * piece,), 7.0, dtype=dtype, device="cuda")
+                    for begin in (0, piece, 5 * piece):  # at and within a line of 128 bytes
+                        storage.fill_(7)
+                        z = storage[begin : begin + M * N].view(M, N)
+                        z.copy_(rows)
+                        k.softmax(z, bias=b, activation=activation, in_place=True, plan=plan)
+                        assert distance(z, exact) <= 2 * HALF_STEP[dtype], (dtype, M, N, name, begin)
+                        around = torch.cat((storage[:begin], storage[begin + M * N :]))
+                        assert bool((around == 7).all()), (dtype, M, N, name, begin)
 
 
 def test_a_remembered_plan_is_not_taken_where_memory_begins_elsewhere() -> None:
