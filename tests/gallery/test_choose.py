@@ -136,10 +136,12 @@ def test_a_softmax_plan_holds_its_row() -> None:
         pieces = within * (4 if plan.variant == softmax.STREAM else 1) if plan.aligned else 1
         shift = within - 1 if plan.aligned == softmax.WHOLE else 0
         width = -(-(N + shift) // (plan.blocks * pieces)) * pieces
-        longest = {softmax.WARP: 1024, softmax.ONLINE: 1 << 31, softmax.TORCH: 1 << 31}
+        longest = {softmax.WARP: 1024, softmax.ONLINE: 1 << 31, softmax.TORCH: 1 << 31, softmax.EXACT: N}
         values = softmax.values_of(plan.variant, plan.aligned, itemsize).get(plan.threads, 0)
         assert longest.get(plan.variant, plan.threads * values) >= width, where
         assert hopper or (plan.blocks == 1 and plan.variant != softmax.STREAM), where
+        if plan.variant == softmax.EXACT:
+            assert N % (plan.threads * within) == 0 and N // (plan.threads * within) in (1, 2, 4, 8), where
         if plan.variant in (softmax.BLOCK, softmax.STREAM):
             assert plan.aligned == aligned and plan.blocks in (*range(1, 9), 16), where
         elif plan.variant != softmax.TORCH:

@@ -139,7 +139,7 @@ struct Prologue {
     float scale;
     int activation;
 
-    __device__ __forceinline__ bool others() const { return scale != 1.f || mask; }
+    __host__ __device__ __forceinline__ bool others() const { return scale != 1.f || mask; }
 };
 template <typename T>
 struct Rows {
@@ -433,6 +433,56 @@ __device__ __forceinline__ void tell_cluster(float2 pair, const float2* at, cons
                      : "memory");
 }
 #endif
+
+// Rows of exactly 32 * V * PIECES * WARPS values, with bias and GELU or without, four warps a block: nothing is asked
+// that the compiler can know, and the code is a fraction of the others', which small calls wait for.
+template <typename T, int PIECES, int WARPS, bool GELU>
+__global__ void __launch_bounds__(128)
+    exact_kernel(const T* z, int64_t stride, T* y, int64_t M, const T* bias) {
+    constexpr int V = 16 / sizeof(T), STEP = 32 * V, N = STEP * PIECES * WARPS;
+    __shared__ __align__(8) float2 pairs[4];
+    const int warp = threadIdx.x / 32, at = warp % WARPS * (STEP * PIECES) + threadIdx.x % 32 * V;
+    const int64_t row = blockIdx.x * int64_t(4 / WARPS) + warp / WARPS;
+    earlier_kernels_have_ended();
+    if (row >= M && WARPS == 1) return;
+    const T* const from = z + (row < M ? row : M - 1) * stride + at;
+    float f[PIECES][V], highest = -INFINITY;
+#pragma unroll
+    for (int p = 0; p < PIECES; ++p) load<T, V>(from + p * STEP, f[p]);
+    if (bias) {
+        float b[PIECES][V];
+#pragma unroll
+        for (int p = 0; p < PIECES; ++p) load<T, V>(bias + at + p * STEP, b[p]);
+#pragma unroll
+        for (int i = 0; i < PIECES * V; ++i) f[i / V][i % V] += b[i / V][i % V];
+    }
+#pragma unroll
+    for (int i = 0; i < PIECES * V; ++i) {
+        if (GELU) f[i / V][i % V] = gelu_erf<T>(f[i / V][i % V]);
+        highest = fmaxf(highest, f[i / V][i % V]);
+    }
+    const float2 pair = pair_of_warp<true>(f, Place{}, highest);
+    float factor = one_by(pair.y);
+    if (WARPS > 1) {
+        if (threadIdx.x % 32 == 0) pairs[warp] = pair;
+        __syncthreads();
+        const float2* const all = pairs + warp / WARPS * WARPS;
+        float half = all[0].x, total = 0.f;
+#pragma unroll
+        for (int w = 1; w < WARPS; ++w) half = fmaxf(half, all[w].x);
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) total += all[w].y * brought(all[w].x, half);
+        factor = brought(pair.x, half) * one_by(total);
+        if (row >= M) return;
+    }
+    T* const to = y + row * N + at;
+#pragma unroll
+    for (int p = 0; p < PIECES; ++p) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) f[p][v] *= factor;
+        store<T, V>(to + p * STEP, f[p]);
+    }
+}
 
 // `blocks` blocks, a cluster where they are more than one, hold a row in registers.
 template <typename T, int V, int PIECES, int THREADS, bool SHIFTED>
@@ -761,7 +811,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 
 // ---- host
 // ------------------------------------------------------------------------------------------------------------
-enum Variant { WARP, BLOCK, ONLINE, STREAM };
+enum Variant { WARP, BLOCK, ONLINE, STREAM, EXACT = 5 };  // 4: PyTorch's own
 
 // On Hopper a launch may overlap the end of the kernel in front of it; cluster: blocks of a cluster, or 1.
 template <typename... Parameters, typename... Given>
@@ -943,11 +993,42 @@ cudaError_t kernels_of(int threads, int blocks, const Rows<T>& rows, cudaStream_
     return cudaErrorInvalidValue;
 }
 
+template <typename T, int WARPS, bool GELU>
+cudaError_t exact_of(const Rows<T>& rows, cudaStream_t stream) {
+    constexpr int PIECE = 16 / sizeof(T) * 32 * WARPS;
+    const int pieces = rows.N % PIECE ? 0 : rows.N / PIECE;
+    auto go = [&](auto kernel) {
+        return launch(kernel, (rows.M + 4 / WARPS - 1) / (4 / WARPS), 128, 0, 1, stream, rows.z, rows.stride, rows.y,
+                      rows.M, rows.prologue.bias);
+    };
+    if (pieces == 1) return go(exact_kernel<T, 1, WARPS, GELU>);
+    if (pieces == 2) return go(exact_kernel<T, 2, WARPS, GELU>);
+    if (pieces == 4) return go(exact_kernel<T, 4, WARPS, GELU>);
+    if constexpr (sizeof(T) == 4)
+        if (pieces == 8) return go(exact_kernel<T, 8, WARPS, GELU>);
+    return cudaErrorInvalidValue;
+}
+template <typename T>
+cudaError_t exact(int threads, const Rows<T>& rows, cudaStream_t stream) {
+    const bool gelu = rows.prologue.activation == GELU_ERF;
+    switch (threads) {
+        case 32: return gelu ? exact_of<T, 1, true>(rows, stream) : exact_of<T, 1, false>(rows, stream);
+        case 64: return gelu ? exact_of<T, 2, true>(rows, stream) : exact_of<T, 2, false>(rows, stream);
+        case 128: return gelu ? exact_of<T, 4, true>(rows, stream) : exact_of<T, 4, false>(rows, stream);
+    }
+    return cudaErrorInvalidValue;
+}
+
 template <typename T, int V, bool SHIFTED>
 cudaError_t run(int variant, int threads, int blocks, const Rows<T>& rows, cudaStream_t stream) {
     if (variant == BLOCK) return kernels_of<BLOCK, T, V, SHIFTED>(threads, blocks, rows, stream);
     if constexpr (V > 1)
         if (variant == STREAM) return kernels_of<STREAM, T, V, SHIFTED>(threads, blocks, rows, stream);
+    if constexpr (!SHIFTED && V > 1)
+        if (variant == EXACT) {  // with another prologue `block` takes these rows
+            const bool usual = !rows.prologue.others() && rows.prologue.activation != GELU_TANH;
+            return usual ? exact<T>(threads, rows, stream) : kernels_of<BLOCK, T, V, false>(128, 1, rows, stream);
+        }
     if constexpr (!SHIFTED) {
         constexpr int FEW = V > 8 ? 1 : 8 / V, SOME = 16 / V, MANY = 32 / V;  // pieces of 8, 16, 32 values a thread
         if (variant == ONLINE) return launch(online_kernel<T, V>, rows.M, 1024, 0, 1, stream, rows);
@@ -1136,8 +1217,8 @@ int64_t quick() { return 0; }
 #endif
 """
 
-WARP, BLOCK, ONLINE, STREAM, TORCH = range(5)
-VARIANTS = ("warp", "block", "online", "stream", "torch")
+WARP, BLOCK, ONLINE, STREAM, TORCH, EXACT = range(6)
+VARIANTS = ("warp", "block", "online", "stream", "torch", "exact")
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 ROWS, WHOLE = 1, 2
 ACTIVATIONS = {None: 0, "gelu": 1, "gelu_tanh": 2}
@@ -1150,7 +1231,7 @@ class Plan:
     variant: int
     """Index in ``VARIANTS``."""
     threads: int
-    """Threads of a block."""
+    """Threads of a block; of a row where a block may have several (``exact``)."""
     blocks: int
     """Blocks of a cluster; 1 elsewhere."""
     aligned: int
@@ -1160,6 +1241,8 @@ class Plan:
     def __str__(self) -> str:
         if self.variant == TORCH:
             return "torch: torch.softmax, which was measured to be faster here"
+        if self.variant == EXACT:
+            return f"exact: {self.threads} threads a row, four warps a block, 16-byte loads and stores"
         width = ("one-element", "16-byte", "16-byte, shifted,")[self.aligned]
         shape = f"{self.threads} threads a block, {self.blocks} block{'s' if self.blocks > 1 else ''} a row"
         return f"{VARIANTS[self.variant]}: {shape}, {width} loads and stores"
@@ -1239,6 +1322,9 @@ def recipes(M: int, N: int, itemsize: int, aligned: int, hopper: bool, plain: bo
     found = {"rule": _rule(N, itemsize, aligned, hopper)}
     if N <= 1024:
         found["warp"] = Plan(WARP, 256, 1, aligned if aligned == ROWS else 0)
+    for warps in (1, 2, 4) if aligned == ROWS else ():
+        if N * itemsize in [512 * warps * pieces for pieces in ((1, 2, 4, 8) if itemsize == 4 else (1, 2, 4))]:
+            found[f"exact {warps}"] = Plan(EXACT, 32 * warps, 1, aligned)
     for blocks in (1, 2, 4, 8, 16) if hopper and aligned else (1,):
         width = _width(N, itemsize, aligned, blocks, BLOCK)
         for threads, values in VALUES[BLOCK, aligned].items():
