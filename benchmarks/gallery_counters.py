@@ -36,6 +36,7 @@ CASES: dict[str, tuple[str, str, dict[str, str]]] = {
     "softmax 8 x 8192": ("softmax", "softmax", {"M": "8", "N": "8192"}),
     "linear 1 x 512 x 512": ("linear", "linear", {"M": "1", "N": "512", "K": "512"}),
     "linear 128 x 256 x 512": ("linear", "linear", {"M": "128", "N": "256", "K": "512"}),
+    "linear 160 x 256 x 512": ("linear", "linear", {"M": "160", "N": "256", "K": "512"}),
 }
 METRICS = (
     m.INST,
