@@ -4,6 +4,8 @@ written once.
 PyTorch runs bias, GELU, scale, mask and softmax as separate kernels, and its softmax reads a long row two or three
 times. Here a row stays in registers from its only read to its only write:
 
+  exact     rows of 1, 2, 4 or 8 whole pieces of 16 bytes a thread, of one, two or four warps, with bias and GELU or
+            without: short code, which is what small calls wait for.
   warp      N up to 1024: a warp a row, eight rows a block, no barrier at all.
   block     a block a row, 16 or 32 values a thread; on Hopper also a cluster of blocks, through distributed shared
             memory.
