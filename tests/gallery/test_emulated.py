@@ -94,6 +94,43 @@ def test_a_measured_plan_is_right_and_has_no_finding(
     assert not verdict.causes and not verdict.advice
 
 
+MASKED = """
+import torch
+import torch.nn.functional as F
+
+
+class Model(torch.nn.Module):
+    def forward(self, z, mask):
+        return F.softmax(F.gelu(z) * 0.5 + mask, dim=1)
+
+
+def get_inputs():
+    return [torch.randn(5, {N}), torch.randn(5, {N})]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("N", [256, 2048])
+def test_exact_leaves_rows_with_another_prologue_to_another_kernel(
+    N: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0+PTX")
+    problem, candidate = tmp_path / "problem.py", tmp_path / "candidate.py"
+    problem.write_text(MASKED.replace("{N}", str(N)))
+    plan = f'recipes(5, {N}, 4, ROWS, False, False)["exact 2"]'
+    call = f'softmax(z, mask=mask, scale=0.5, activation="gelu", plan={plan})'
+    candidate.write_text(
+        _export.exported("softmax", lambda _: {})
+        + f"\n\nclass ModelNew(nn.Module):\n    def forward(self, z, mask):\n        return {call}\n"
+    )
+    options = CheckOptions(device="emulated", confirm=False, timeout_s=800)
+    verdict = check(problem, candidate, options=options, progress=lambda _: None)
+    assert verdict.verdict == "correct" and not verdict.causes, verdict.causes
+
+
 @pytest.mark.parametrize(
     ("problem", "name", "sets"), [(*names, sets) for names, cases in CASES.items() for sets in cases]
 )

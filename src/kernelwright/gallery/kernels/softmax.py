@@ -1027,9 +1027,10 @@ cudaError_t run(int variant, int threads, int blocks, const Rows<T>& rows, cudaS
     if constexpr (V > 1)
         if (variant == STREAM) return kernels_of<STREAM, T, V, SHIFTED>(threads, blocks, rows, stream);
     if constexpr (!SHIFTED && V > 1)
-        if (variant == EXACT) {  // with another prologue `block` takes these rows
+        if (variant == EXACT) {  // with another prologue `warp` or `block` takes these rows
             const bool usual = !rows.prologue.others() && rows.prologue.activation != GELU_TANH;
-            return usual ? exact<T>(threads, rows, stream) : kernels_of<BLOCK, T, V, false>(128, 1, rows, stream);
+            return usual ? exact<T>(threads, rows, stream)
+                         : run<T, V, false>(rows.N <= 1024 ? WARP : BLOCK, 128, 1, rows, stream);
         }
     if constexpr (!SHIFTED) {
         constexpr int FEW = V > 8 ? 1 : 8 / V, SOME = 16 / V, MANY = 32 / V;  // pieces of 8, 16, 32 values a thread
