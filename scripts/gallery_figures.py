@@ -32,7 +32,8 @@ def us(record: Record, name: str) -> float:
 
 def plan_of(record: Record) -> str:
     """The variant's name."""
-    return str(record["plan"]).removeprefix("split x, then ").split(":")[0]
+    split, _, kernel = str(record["plan"]).split(":")[0].rpartition(", then ")
+    return kernel + split.removeprefix("split x")
 
 
 def mean(ratios: Iterable[float]) -> float:
@@ -154,7 +155,7 @@ def linear(records: list[Record], compiled: list[Record]) -> str:
         other = beside.get(tuple(r["shape"]), {"device_us": {}})["device_us"]
         told = "".join(f", {key} {other[key][0]:.1f}" for key in ("compile", "max-autotune") if key in other)
         lines.append(
-            f"| {name} | {r['plan'].removeprefix('split x, then ')} | {us(r, 'ours'):.1f} | "
+            f"| {name} | {plan_of(r)}:{r['plan'].partition(':')[2]} | {us(r, 'ours'):.1f} | "
             f"{us(r, 'W split in the call'):.1f} | {us(r, 'eager'):.1f}{told} | {ratios[name]:.2f}x |"
         )
     head = [HEAD, summary("prepared, against eager", ratios)]

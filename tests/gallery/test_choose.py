@@ -161,6 +161,18 @@ def test_a_linear_plan_gives_every_part_at_least_one_step() -> None:
             elif plan.variant != linear.TORCH:
                 assert 1 <= plan.splits <= max(1, -(-K // linear.BLOCK_K)), where
                 assert (plan.variant == linear.PORTABLE) == (not hopper), where
+                if linear.is_bytes(plan.variant):
+                    assert 6144 <= K <= 32768 and M >= 64 and M * N >= 1 << 19, where
+
+
+def test_bytes_are_a_choice_for_large_products_of_long_rows_alone() -> None:
+    def has(M: int, N: int, K: int, *, hopper: bool = True) -> bool:
+        return any(linear.is_bytes(plan.variant) for plan in linear.recipes(M, N, K, 132, hopper).values())
+
+    assert has(1024, 8192, 8192) and has(64, 8192, 8192) and has(1024, 1024, 32768) and has(4096, 4096, 6144)
+    assert not has(1024, 8192, 4096) and not has(1024, 1024, 32769)  # float32's error is as small; sums overflow
+    assert not has(63, 8192, 8192) and not has(512, 1024, 8192)  # cuBLAS divides K, which makes its error as small
+    assert not has(1024, 8192, 8192, hopper=False)
 
 
 def test_what_was_measured_nearby_goes_before_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +208,7 @@ def test_a_plan_reads_as_a_sentence() -> None:
         "block: 512 threads a block, 1 block a row, 16-byte loads and stores"
     )
     assert str(linear._rule(1024, 8192, 8192, 132, True)) == (
-        "split x, then hopper: wgmma, 128 x 128 tiles, K in 1 part"
+        "split x in bytes, then hopper: wgmma, 128 x 128 tiles, K in 1 part"
     )
     assert str(linear._rule(1, 512, 512, 132, True)) == (
         "rows: plain float32, W read once as it is, 128 threads abreast, K in 1 part"

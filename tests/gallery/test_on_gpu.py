@@ -383,6 +383,18 @@ def test_linear_is_at_least_as_accurate_as_torch_over_ragged_shapes() -> None:
         assert distance(gallery.linear(x, w, b), exact) <= 1.2 * distance(F.linear(x, w, b), exact) + 2e-7, (M, N, K)
 
 
+def tensor_variants() -> list[int]:
+    """The tensor cores' kernels that this device has."""
+    return [v for v in linear_kernel.WIDTHS if v == linear_kernel.PORTABLE or linear_kernel._device(0)[1]]
+
+
+def bytes_and_halves() -> list[tuple[int, int]]:
+    """The kernels of bytes, each with the one of halves that takes what it leaves."""
+    k = linear_kernel
+    pairs = [(k.BYTES_32, k.HOPPER_32), (k.BYTES_64, k.HOPPER_64), (k.BYTES_128, k.HOPPER_128)]
+    return pairs if k._device(0)[1] else []
+
+
 def test_every_linear_plan_and_epilogue_agrees_with_float64() -> None:
     k = linear_kernel
     x, w, b = layer(150, 200, 700)
@@ -395,8 +407,7 @@ def test_every_linear_plan_and_epilogue_agrees_with_float64() -> None:
         "relu": F.relu(z),
         "silu": F.silu(z),
     }
-    variants = (k.HOPPER_128, k.HOPPER_64, k.HOPPER_32) if k._device(0)[1] else ()
-    for plan in (k.Plan(variant, splits) for variant in (*variants, k.PORTABLE) for splits in (1, 3)):
+    for plan in (k.Plan(variant, splits) for variant in tensor_variants() for splits in (1, 3)):
         for activation, exact in functions.items():
             found = k.linear(x, w, b, activation=activation, scale=0.5, residual=residual, plan=plan)
             assert distance(found, exact * 0.5 + residual.double()) < 2e-6, (plan, activation)
@@ -626,23 +637,104 @@ def test_x_is_split_inside_the_product_as_in_front_of_it() -> None:
         x, w, b = layer(M, N, K)
         x[5, 7], x[M - 1, 0], x[M // 2] = float("inf"), 1e30, 0
         w[3, 5], w[N - 1, 0], w[N - 2] = float("nan"), 1e30, 0
-        gallery.forget(w)
-        first = gallery.linear(x, w, b, activation="gelu").nan_to_num()
-        for _ in range(4):
-            again = gallery.linear(x, w, b, activation="gelu").nan_to_num()
-            assert torch.equal(first, again), (M, N, K)
+        for variant in tensor_variants():
+            plan = linear_kernel.Plan(variant, 1)
+            gallery.forget(w)
+            first = linear_kernel.linear(x, w, b, activation="gelu", plan=plan).nan_to_num()
+            for _ in range(4):
+                again = linear_kernel.linear(x, w, b, activation="gelu", plan=plan).nan_to_num()
+                assert torch.equal(first, again), (M, N, K, plan)
+
+
+def test_what_does_not_suit_bytes_is_multiplied_in_halves() -> None:
+    k = linear_kernel
+    for M, N, K in ((300, 700, 8200), (260, 1100, 3001), (129, 260, 6144)):  # no tiles are shared: to the bit
+        x, w, b = layer(M, N, K)
+        for in_bytes, in_halves in bytes_and_halves():
+            plain, halves = (k.linear(x, w, b, plan=k.Plan(v, 1)) for v in (in_bytes, in_halves))
+            assert not torch.equal(plain, halves)
+            width = k.WIDTHS[in_bytes]
+            one_row, one_column = x.clone(), w.clone()
+            one_row[M - 1, 7] = 1e4
+            one_column[130, K - 1] = 1e4
+            changed = torch.arange(M, device="cuda") // width == (M - 1) // width
+            y, theirs = (k.linear(one_row, w, b, plan=k.Plan(v, 1)) for v in (in_bytes, in_halves))
+            assert torch.equal(y[changed], theirs[changed]) and torch.equal(y[~changed], plain[~changed]), in_bytes
+            changed = torch.arange(N, device="cuda") // 128 == 1
+            for _ in range(2):  # with W's halves made, and kept
+                y, theirs = (k.linear(x, one_column, b, plan=k.Plan(v, 1)) for v in (in_bytes, in_halves))
+                assert torch.equal(y[:, changed], theirs[:, changed]), in_bytes
+                assert torch.equal(y[:, ~changed], plain[:, ~changed]), in_bytes
+            one_column.mul_(-0.5)  # they are no longer its halves
+            y, theirs = (k.linear(x, one_column, b, plan=k.Plan(v, 1)) for v in (in_bytes, in_halves))
+            assert torch.equal(y[:, changed], theirs[:, changed]), in_bytes
+            assert torch.equal(k.linear(x, w, b, plan=k.Plan(in_bytes, 1)), plain), in_bytes
+            wide = x * torch.exp2(torch.randint(-12, 12, (M, K), device="cuda").float())
+            graded = w * torch.exp2(torch.randint(-12, 12, (N, K), device="cuda").float())
+            for splits in (1, 3):
+                y, theirs = (k.linear(wide, graded, b, plan=k.Plan(v, splits)) for v in (in_bytes, in_halves))
+                assert torch.equal(y, theirs), (in_bytes, splits)
+
+
+def test_bytes_take_special_rows_as_torch_does() -> None:
+    k = linear_kernel
+    x, w, b = layer(150, 300, 2560)
+    x[1, 3], x[2, 9], w[5, 2], w[6, 0] = float("inf"), float("nan"), float("-inf"), float("nan")
+    x[3], x[4], w[7], w[140] = 0, x[4] * 1e-38, w[7] * 1e25, 0
+    x[130], w[290] = 0, w[290] * 1e-30
+    exact = F.linear(x, w, b)
+    bound = (x.abs() @ w.abs().t() + b.abs()) * 1e-6
+    finite = exact.isfinite()
+    for in_bytes, _ in bytes_and_halves():
+        for _ in range(2):
+            y = k.linear(x, w, b, plan=k.Plan(in_bytes, 1))
+            assert torch.equal(y.isnan(), exact.isnan()) and torch.equal(y.isinf(), exact.isinf()), in_bytes
+            assert bool(((y - exact).abs() <= bound)[finite].all()), in_bytes
+
+
+def test_bytes_are_as_accurate_as_torch_where_they_are_a_choice() -> None:
+    k = linear_kernel
+    for M, N, K in ((64, 8192, 8192), (512, 2048, 6144), (1024, 2048, 16384), (200, 5000, 7001)):
+        for what, x, w, b in (("normal", *layer(M, N, K)), ("gelu", *layer(M, N, K)), ("positive", *layer(M, N, K))):
+            x = F.gelu(x) if what == "gelu" else x.abs() if what == "positive" else x
+            w = w.abs() if what == "positive" else w
+            exact = x.double() @ w.double().t() + b.double()
+            theirs = (F.linear(x, w, b).double() - exact).square().mean().sqrt()
+            plans = [p for p in k.recipes(M, N, K, k._device(0)[0], k._device(0)[1]).values() if k.is_bytes(p.variant)]
+            assert plans or not k._device(0)[1]
+            for plan in dict.fromkeys(plans):
+                ours = (k.linear(x, w, b, plan=plan).double() - exact).square().mean().sqrt()
+                assert ours <= theirs, (M, N, K, what, plan, float(ours), float(theirs))
+
+
+def test_a_captured_product_in_bytes_replays_on_other_values() -> None:
+    k = linear_kernel
+    x, w, b = layer(130, 300, 6400)
+    for in_bytes, _ in bytes_and_halves():
+        plan = k.Plan(in_bytes, 1)
+        k.linear(x, w, b, plan=plan)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = k.linear(x, w, b, plan=plan)
+        for _ in range(3):
+            x.copy_(torch.randn_like(x)), w.copy_(torch.randn_like(w))
+            w[200, 3], x[100, 5] = 3e3, 3e3  # bytes leave some tiles
+            graph.replay()
+            assert torch.equal(y, k.linear(x, w, b, plan=plan)), in_bytes
 
 
 def test_tiles_that_several_blocks_share_agree_with_float64_and_repeat_to_the_bit() -> None:
     for M, N, K in ((1000, 5000, 3000), (3000, 1536, 1024), (1024, 2240, 4096), (2000, 1200, 8200), (700, 2600, 1000)):
         x, w, b = layer(M, N, K)
-        for variant in (1, 2, 3) if linear_kernel._device(0)[1] else (0,):
+        for variant in tensor_variants():
             plan = linear_kernel.Plan(variant, 1)
             z = linear_kernel.linear(x, w, b, plan=plan)
             exact = x.double() @ w.double().t() + b.double()
             assert distance(z, exact) < 3e-6, (M, N, K, variant)
             for _ in range(5):
                 assert torch.equal(z, linear_kernel.linear(x, w, b, plan=plan)), (M, N, K, variant)
+            y = linear_kernel.linear(x, w, b, activation="gelu_tanh", scale=-3.0, plan=plan)
+            assert distance(y, F.gelu(exact, approximate="tanh") * -3) < 3e-6, (M, N, K, variant)
 
 
 def test_products_on_two_streams_do_not_disturb_each_other() -> None:

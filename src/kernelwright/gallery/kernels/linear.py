@@ -1,6 +1,6 @@
-"""float32 linear layer on the fp16 tensor cores, more accurate than cuBLAS's float32 product and several times faster.
+"""float32 linear layer on the tensor cores, more accurate than cuBLAS's float32 product and several times faster.
 
-out = activation(x @ W.T + bias) * scale + residual, float32 in and out. The scheme:
+out = activation(x @ W.T + bias) * scale + residual, float32 in and out. Two schemes. In halves:
 
   split     Each row of x and W is multiplied by a power of two that brings its largest magnitude into [2^14, 2^15),
             then every element v becomes hi = fp16(v), lo = fp16(v - hi): 22 bits. (Unscaled, nn.Linear's small
@@ -10,16 +10,27 @@ out = activation(x @ W.T + bias) * scale + residual, float32 in and out. The sch
             registers with ordinary rounding.
   finish    The powers of two are undone exactly; bias, activation, scale and residual are applied in registers.
 
-Kernels: `hopper` (wgmma, tiles of 128, 64 or 32 rows of x, a TMA ring, one producer and two consumer warpgroups, two
-temporaries so that additions overlap the next product) and `portable` (mma.sync m16n8k16, sm_80 and newer, plain
-loads, 40 KB of static shared memory). With few tiles the columns are divided among blocks, whose partial results a
-second kernel adds in a fixed order; with a few tiles too many for the device, `hopper` shares these among blocks and
+In bytes (Hopper, large products of long rows), after Ootomo, Ozaki and Yokota, arXiv 2306.11975:
+
+  split     Each row is scaled to integers of 24 bits, which become three signed bytes each.
+  multiply  Of the nine products of bytes the six that matter, in sums by weight: of 32 bits, they are exact. As many
+            instructions as three products of halves are, at a fifth less energy, which is what limits both.
+  finish    The three sums are added in float32; then as above.
+
+What bytes leave out is the larger, the more a row's largest element stands out, so each row's largest square over its
+mean square is kept, its crest; tiles whose crests are too large for float32's accuracy are left to a kernel in halves
+behind that of bytes.
+
+Kernels: `hopper` (wgmma, tiles of 128, 64 or 32 rows of x, a TMA ring, one producer and two consumer warpgroups; of
+halves two temporaries, so that additions overlap the next product) and `portable` (mma.sync m16n8k16, sm_80 and newer,
+plain loads, 40 KB of static shared memory). With few tiles the columns are divided among blocks, whose partial results
+a second kernel adds in a fixed order; with a few tiles too many for the device, `hopper` shares these among blocks and
 adds inside. Deterministic. A large x with long rows is split by `hopper` itself, each block some rows before its first
 tile, which saves a launch. Up to 16 rows of x the weight's bytes are all that counts: `rows` reads W once, as it is,
 and multiplies in plain float32 with short chains; it needs no split at all. 64, 128 or 256 threads lie side by side
 along K and take two to eight rows of W. Small products of up to 128 rows go the same way, up to 16 rows a block.
 
-Rows that the scheme does not fit are found on the device while splitting, and their outputs are computed in plain
+Rows that neither scheme fits are found on the device while splitting, and their outputs are computed in plain
 float32 behind the tile's own: rows with Inf or NaN (their hi/lo split would be NaN), rows whose largest
 magnitude lies outside 2^-60..2^60, and rows whose largest magnitude exceeds 2^14 times the mean magnitude of their
 non-zero elements. Such rows are slow (a warp for one output after the other), never wrong. Within a row, elements
@@ -33,7 +44,7 @@ shape and strides, and the storage is held, so that its address cannot be reused
 that each optimiser's step drops the splits of its parameters). During a CUDA-graph capture and
 for inference tensors (no `_version`) the split is part of each call, in one launch with that of x. What PyTorch
 itself does not count cannot be seen: writes through `weight.data` and by raw pointers; after those, call
-`forget(weight)`. Planes take as much memory as the weight.
+`forget(weight)`. Halves take as much memory as the weight, bytes three quarters more: they come with room for halves.
 
 Limits: float32; x [..., K], W [N, K], contiguous last dimension (others are copied); M, N, K up to 2^31 - 1. Forward
 only. Measured: docs/gallery.md.
@@ -64,13 +75,18 @@ CUDA_SOURCE = r"""
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 namespace linear {
 
-constexpr int BLOCK_K = 64;  // columns summed inside the tensor core before they are added to float32 registers
+constexpr int BLOCK_K = 64;  // columns of halves summed in the tensor core before they are added to float32 registers
+// Of a result's usual size, the products that bytes leave out are 2.84e-8 times the root of the crests' product, and
+// cuBLAS's float32 error is 1.77e-8 sqrt(K) (H200): the root may be 0.6 sqrt(K).
+constexpr float MOST_CRESTS = 0.36f;
 
 // Launches may overlap the end of the kernel in front of them: nothing is read or written before this (Hopper).
 __device__ __forceinline__ void earlier_kernels_have_ended() {
@@ -79,8 +95,8 @@ __device__ __forceinline__ void earlier_kernels_have_ended() {
 #endif
 }
 
-// ---- split: a row -> scaled fp16 planes hi and lo, and the factor that undoes the scaling (negative: the scheme
-// does not fit) ---
+// ---- split in halves: a row -> scaled fp16 planes hi and lo, and the factor that undoes the scaling (negative: the
+// scheme does not fit) ---
 __device__ __forceinline__ void split_four(float4 v, float scale, uint2& hi, uint2& lo) {
     const __half2 h0 = __floats2half2_rn(v.x * scale, v.y * scale), h1 = __floats2half2_rn(v.z * scale, v.w * scale);
     const float2 f0 = __half22float2(h0), f1 = __half22float2(h1);
@@ -100,6 +116,35 @@ __device__ __forceinline__ float scale_of(float highest, float sum, int count, f
     undo = zero ? 1.f : fits ? __uint_as_float(static_cast<uint32_t>(exponent - 14 + 127) << 23) : -1.f;
     return zero ? 1.f : fits ? __uint_as_float(static_cast<uint32_t>(14 - exponent + 127) << 23) : 0.f;
 }
+
+// ---- split in bytes: a row -> integers of 24 bits as three planes of signed digits, highest first; the factor that
+// undoes the scaling; and the row's crest, its largest square over its mean square
+constexpr float MOST_INTEGER = 8355709;  // 2 less than digits 127, 127, 127: the factor and the product are rounded
+__device__ __forceinline__ void digits_of(float4 v, float scale, uint32_t (&digits)[3]) {
+    auto integer = [&](float f) { return uint32_t(__float2int_rn(f * scale) + 0x808080) ^ 0x808080; };
+    const uint32_t a = integer(v.x), b = integer(v.y), c = integer(v.z), d = integer(v.w);
+    const uint32_t ab = __byte_perm(a, b, 0x5140), cd = __byte_perm(c, d, 0x5140);  // the lower two digits
+    digits[0] = __byte_perm(__byte_perm(a, b, 0x62), __byte_perm(c, d, 0x62), 0x5410);
+    digits[1] = __byte_perm(ab, cd, 0x7632), digits[2] = __byte_perm(ab, cd, 0x5410);
+}
+// The factor for a row with this largest magnitude and sum of magnitudes; 0 where all digits are to be zero.
+__device__ __forceinline__ float byte_scale_of(float highest, float sum) {
+    const int exponent = static_cast<int>(__float_as_uint(highest) >> 23) - 127;
+    const bool fits = exponent >= -60 && exponent <= 60 && sum > 0.f;  // NaN fails
+    return fits ? MOST_INTEGER / highest : 0.f;
+}
+// What is kept of a row, from its factor and its highest digits' sum of squares: which is exact, so that the crest does
+// not depend on who adds. A row that must not be multiplied in bytes has an infinite one.
+__device__ __forceinline__ float byte_undo_of(float scale) {
+    return scale > 0.f ? 0x1p16f * __frcp_rn(scale) : 1.f;  // the highest digits' products count 2^32
+}
+__device__ __forceinline__ float crest_of(float scale, bool zero, int squares, int K) {
+    constexpr float HIGHEST = MOST_INTEGER * 0x1p-16f;
+    return zero ? 0.f : scale > 0.f ? HIGHEST * HIGHEST * K / squares : __int_as_float(0x7f800000);
+}
+__device__ __forceinline__ void add_squares(int& squares, uint32_t digits) {
+    squares = __dp4a(static_cast<int>(digits), static_cast<int>(digits), squares);
+}
 template <bool ALIGNED>
 __device__ __forceinline__ float4 four(const float* row, int column, int K) {
     if (ALIGNED && column + 4 <= K) return *reinterpret_cast<const float4*>(row + column);
@@ -107,82 +152,125 @@ __device__ __forceinline__ float4 four(const float* row, int column, int K) {
                        column + 2 < K ? row[column + 2] : 0.f, column + 3 < K ? row[column + 3] : 0.f);
 }
 
+// Where an operand's split lies: planes hi and lo of halves, or three of bytes, `plane` bytes apart, and what is known
+// of each row.
+struct Split {
+    char* planes;
+    int64_t plane;
+    float *undo, *crest;  // crest: of bytes alone
+    int* halves;          // of bytes: set once the halves behind them are made
+};
 struct Operand {
     const float* source;
     int64_t stride;
     int rows;
-    __half *hi, *lo;
-    float* undo;
+    Split to;
 };
 // (By value: a reference chosen at run time would put both operands into local memory.)
 __device__ __forceinline__ Operand one_of(bool is_first, const Operand& a, const Operand& b) {
-    return {is_first ? a.source : b.source, is_first ? a.stride : b.stride, is_first ? a.rows : b.rows,
-            is_first ? a.hi : b.hi,         is_first ? a.lo : b.lo,         is_first ? a.undo : b.undo};
+    return {is_first ? a.source : b.source,
+            is_first ? a.stride : b.stride,
+            is_first ? a.rows : b.rows,
+            {is_first ? a.to.planes : b.to.planes, is_first ? a.to.plane : b.to.plane,
+             is_first ? a.to.undo : b.to.undo, is_first ? a.to.crest : b.to.crest,
+             is_first ? a.to.halves : b.to.halves}};
 }
-__device__ __forceinline__ void look_at(float4 v, float& highest, float& sum, int& count) {
-    highest = fmaxf(fmaxf(highest, fmaxf(fabsf(v.x), fabsf(v.y))), fmaxf(fabsf(v.z), fabsf(v.w)));
-    sum += (fabsf(v.x) + fabsf(v.y)) + (fabsf(v.z) + fabsf(v.w));  // NaN if any element is
-    count += (v.x != 0.f) + (v.y != 0.f) + (v.z != 0.f) + (v.w != 0.f);
-}
-// What a block's warps found of a row, on which its factor depends; all threads learn that.
+// What decides a row's factor.
+struct Seen {
+    float highest = 0.f, sum = 0.f;
+    int count = 0;
+    __device__ __forceinline__ void look_at(float4 v) {
+        highest = fmaxf(fmaxf(highest, fmaxf(fabsf(v.x), fabsf(v.y))), fmaxf(fabsf(v.z), fabsf(v.w)));
+        sum += (fabsf(v.x) + fabsf(v.y)) + (fabsf(v.z) + fabsf(v.w));  // NaN if any element is
+        count += (v.x != 0.f) + (v.y != 0.f) + (v.z != 0.f) + (v.w != 0.f);
+    }
+    __device__ __forceinline__ void add(float other_highest, float other_sum, int other_count) {
+        highest = fmaxf(highest, other_highest), sum += other_sum, count += other_count;
+    }
+};
+// What a block's warps have seen of a row, all of it to all threads.
 template <int WARPS>
-__device__ __forceinline__ float agree(float highest, float sum, int count, float& undo) {
+__device__ __forceinline__ Seen together(Seen seen) {
     __shared__ struct {
         float highest[WARPS], sum[WARPS];
         int count[WARPS];
     } found;
-    for (int offset = 16; offset > 0; offset >>= 1) {
-        highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, offset));
-        sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-        count += __shfl_xor_sync(0xffffffffu, count, offset);
-    }
+    for (int offset = 16; offset > 0; offset >>= 1)
+        seen.add(__shfl_xor_sync(0xffffffffu, seen.highest, offset), __shfl_xor_sync(0xffffffffu, seen.sum, offset),
+                 __shfl_xor_sync(0xffffffffu, seen.count, offset));
     const int warp = threadIdx.x / 32;
-    if (threadIdx.x % 32 == 0) found.highest[warp] = highest, found.sum[warp] = sum, found.count[warp] = count;
+    if (threadIdx.x % 32 == 0)
+        found.highest[warp] = seen.highest, found.sum[warp] = seen.sum, found.count[warp] = seen.count;
     __syncthreads();
-    highest = 0.f, sum = 0.f, count = 0;
+    Seen all;
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w)
-        highest = fmaxf(highest, found.highest[w]), sum += found.sum[w], count += found.count[w];
-    return scale_of(highest, sum, count, undo);
+    for (int w = 0; w < WARPS; ++w) all.add(found.highest[w], found.sum[w], found.count[w]);
+    return all;
 }
-// One block a row, the first operand's rows and then the second's.
-template <int THREADS, bool ALIGNED>
-__global__ void __launch_bounds__(THREADS) split_kernel(const Operand first, const Operand second, int K, int padded) {
+template <int THREADS, bool ALIGNED, bool BYTES>
+__device__ __forceinline__ void split_row(const Operand o, int64_t r, int K, int padded) {
     constexpr int HELD = 4;  // float4 a thread keeps: rows of up to 16 * THREADS columns are read once
-    const bool is_first = blockIdx.x < first.rows;
-    const Operand o = one_of(is_first, first, second);
-    const int64_t r = is_first ? blockIdx.x : blockIdx.x - first.rows;
     const float* row = o.source + r * o.stride;
     float4 held[HELD];
-    earlier_kernels_have_ended();
-    float highest = 0.f, sum = 0.f;
-    int count = 0;
+    Seen seen;
 #pragma unroll
     for (int i = 0; i < HELD; ++i) held[i] = four<ALIGNED>(row, (threadIdx.x + i * THREADS) * 4, K);
 #pragma unroll
-    for (int i = 0; i < HELD; ++i) look_at(held[i], highest, sum, count);
+    for (int i = 0; i < HELD; ++i) seen.look_at(held[i]);
     for (int64_t column = (threadIdx.x + HELD * THREADS) * 4; column < K; column += THREADS * 4)
-        look_at(four<ALIGNED>(row, int(column), K), highest, sum, count);
+        seen.look_at(four<ALIGNED>(row, int(column), K));
+    seen = together<THREADS / 32>(seen);
     float undo;
-    const float scale = agree<THREADS / 32>(highest, sum, count, undo);
-    if (threadIdx.x == 0) o.undo[r] = undo;
-    uint2* h = reinterpret_cast<uint2*>(o.hi + r * padded);
-    uint2* l = reinterpret_cast<uint2*>(o.lo + r * padded);
+    const float scale = BYTES ? byte_scale_of(seen.highest, seen.sum)
+                              : scale_of(seen.highest, seen.sum, seen.count, undo);
+    if (BYTES) undo = byte_undo_of(scale);
+    if (threadIdx.x == 0) o.to.undo[r] = undo;
+    int squares = 0;
     auto put = [&](int piece, float4 v) {
         if (piece * 4 >= padded) return;
-        uint2 a = make_uint2(0, 0), b = a;
-        if (undo > 0.f) split_four(v, scale, a, b);
-        h[piece] = a, l[piece] = b;
+        if (BYTES) {
+            uint32_t digits[3] = {};
+            if (scale > 0.f) digits_of(v, scale, digits), add_squares(squares, digits[0]);
+#pragma unroll
+            for (int q = 0; q < 3; ++q)
+                reinterpret_cast<uint32_t*>(o.to.planes + q * o.to.plane + r * padded)[piece] = digits[q];
+        } else {
+            uint2 hi = make_uint2(0, 0), lo = hi;
+            if (undo > 0.f) split_four(v, scale, hi, lo);
+            reinterpret_cast<uint2*>(o.to.planes + r * padded * 2)[piece] = hi;
+            reinterpret_cast<uint2*>(o.to.planes + o.to.plane + r * padded * 2)[piece] = lo;
+        }
     };
 #pragma unroll
     for (int i = 0; i < HELD; ++i) put(threadIdx.x + i * THREADS, held[i]);
     for (int piece = threadIdx.x + HELD * THREADS; piece * 4 < padded; piece += THREADS)
         put(piece, four<ALIGNED>(row, piece * 4, K));
+#if __CUDA_ARCH__ >= 900
+    if (BYTES) {
+        __shared__ int found[THREADS / 32];
+        squares = __reduce_add_sync(0xffffffffu, squares);
+        if (threadIdx.x % 32 == 0) found[threadIdx.x / 32] = squares;
+        __syncthreads();
+        if (threadIdx.x > 0) return;
+        squares = 0;
+        for (int of : found) squares += of;
+        o.to.crest[r] = crest_of(scale, seen.count == 0, squares, K);
+        if (r == 0) *o.to.halves = 0;
+    }
+#endif
+}
+// One block a row, the first operand's rows and then the second's.
+template <int THREADS, bool ALIGNED, bool BYTES>
+__global__ void __launch_bounds__(THREADS) split_kernel(const Operand first, const Operand second, int K, int padded) {
+    const bool is_first = blockIdx.x < first.rows;
+    earlier_kernels_have_ended();
+    split_row<THREADS, ALIGNED, BYTES>(one_of(is_first, first, second),
+                                       is_first ? blockIdx.x : blockIdx.x - first.rows, K, padded);
 }
 
 // ---- finish
 // --------------------------------------------------------------------------------------------------------------
-enum Activation { NONE, GELU_ERF, GELU_TANH, RELU, SILU };
+enum Activation { NONE, GELU_ERF, GELU_TANH, RELU, SILU, ANY };
 struct Epilogue {
     const float *bias, *residual;  // null: left out
     int64_t residual_stride;
@@ -216,24 +304,28 @@ __device__ __forceinline__ float activate(float v) {
     if (ACTIVATION == SILU) return v / (1.f + expf(-v));
     return v;
 }
-template <int ACTIVATION>
-__device__ __forceinline__ float finish_as(const Epilogue& e, float v, int64_t m, int n) {
-    v = activate<ACTIVATION>(v) * e.scale;
-    return e.residual ? v + e.residual[m * e.residual_stride + n] : v;
-}
-__device__ __noinline__ float finish_any(const Epilogue& e, float v, int64_t m, int n) {  // v with bias
-    switch (e.activation) {
+// f with the activation as a constant: ACTIVATION, or where that is ANY the one that is asked for.
+template <int ACTIVATION, typename F>
+__device__ __forceinline__ void with_activation(int asked, F f) {
+    if (ACTIVATION != ANY) return f(std::integral_constant<int, ACTIVATION>());
+    switch (asked) {
         case GELU_ERF:
-            return finish_as<GELU_ERF>(e, v, m, n);
+            return f(std::integral_constant<int, GELU_ERF>());
         case GELU_TANH:
-            return finish_as<GELU_TANH>(e, v, m, n);
+            return f(std::integral_constant<int, GELU_TANH>());
         case RELU:
-            return finish_as<RELU>(e, v, m, n);
+            return f(std::integral_constant<int, RELU>());
         case SILU:
-            return finish_as<SILU>(e, v, m, n);
+            return f(std::integral_constant<int, SILU>());
         default:
-            return finish_as<NONE>(e, v, m, n);
+            return f(std::integral_constant<int, NONE>());
     }
+}
+template <int ACTIVATION>
+__device__ __forceinline__ float finish_one(const Epilogue& e, float v, int64_t m, int n) {  // v with bias
+    with_activation<ACTIVATION>(e.activation, [&](auto of) { v = activate<decltype(of)::value>(v); });
+    v *= e.scale;
+    return e.residual ? v + e.residual[m * e.residual_stride + n] : v;
 }
 
 struct Product {
@@ -257,8 +349,11 @@ struct Product {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) sum[i] *= undo(i);  // a power of two: exact
         if (partial) return;
+        with_activation<ACTIVATION>(epilogue.activation, [&](auto of) {
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i) sum[i] = activate<ACTIVATION>(sum[i] + bias_of(i)) * epilogue.scale;
+            for (int i = 0; i < COUNT; ++i)
+                sum[i] = activate<decltype(of)::value>(sum[i] + bias_of(i)) * epilogue.scale;
+        });
         if (!epilogue.residual) return;
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
@@ -291,7 +386,7 @@ struct Product {
                 for (int offset = 16; offset > 0; offset >>= 1) v += __shfl_xor_sync(0xffffffffu, v, offset);
                 if (threadIdx.x % 32 == lane)
                     to[int64_t(row) * N + column] =
-                        partial ? v : finish_as<ACTIVATION>(epilogue, v + bias(column), row, column);
+                        partial ? v : finish_one<ACTIVATION>(epilogue, v + bias(column), row, column);
             }
         }
     }
@@ -304,7 +399,7 @@ __global__ void __launch_bounds__(256) reduce_kernel(const Product p) {
     const int n = static_cast<int>(at % p.N);
     float v = 0.f;
     for (int s = 0; s < p.splits; ++s) v += p.partial[s * size + at];
-    p.out[at] = finish_any(p.epilogue, v + p.bias(n), at / p.N, n);
+    p.out[at] = finish_one<ANY>(p.epilogue, v + p.bias(n), at / p.N, n);
 }
 
 // ---- rows: few rows of x, in plain float32; W is read once, as it is. SIDE threads of a block take R rows of W and a
@@ -439,26 +534,7 @@ __global__ void __launch_bounds__(Rows<MX, SIDE>::THREADS, 512 / Rows<MX, SIDE>:
 #pragma unroll
     for (int i = 0; i < SIDE / 32; ++i) total += parts[group][i][t];
     float* const to = p.target(split) + int64_t(m0 + m) * p.N + n;
-    if (p.partial) {
-        *to = total;
-        return;
-    }
-    switch (p.epilogue.activation) {  // as finish_any(), which wants the epilogue in memory
-        case GELU_ERF:
-            *to = finish_as<GELU_ERF>(p.epilogue, total + bias, m0 + m, n);
-            break;
-        case GELU_TANH:
-            *to = finish_as<GELU_TANH>(p.epilogue, total + bias, m0 + m, n);
-            break;
-        case RELU:
-            *to = finish_as<RELU>(p.epilogue, total + bias, m0 + m, n);
-            break;
-        case SILU:
-            *to = finish_as<SILU>(p.epilogue, total + bias, m0 + m, n);
-            break;
-        default:
-            *to = finish_as<NONE>(p.epilogue, total + bias, m0 + m, n);
-    }
+    *to = p.partial ? total : finish_one<ANY>(p.epilogue, total + bias, m0 + m, n);
 }
 
 // Tiles in groups of 8 rows of tiles, so that the blocks that run together share both operands in L2.
@@ -597,45 +673,76 @@ __device__ __forceinline__ void barrier_wait(uint64_t* b, uint32_t parity) {
         "r"(parity)
         : "memory");
 }
-__device__ __forceinline__ void tile_copy(uint32_t to, const CUtensorMap* map, int column, int row, uint64_t* b) {
+// All planes of a tile, one after the other.
+__device__ __forceinline__ void tile_copy(uint32_t to, const CUtensorMap* map, int byte, int row, uint64_t* b) {
     asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
-        "[%4];" ::"r"(to),
-        "l"(map), "r"(column), "r"(row), "r"(shared_address(b))
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+        "[%5];" ::"r"(to),
+        "l"(map), "r"(byte), "r"(row), "r"(0), "r"(shared_address(b))
         : "memory");
 }
-// A tile of rows of 64 halves in shared memory, 128-byte swizzled, as the tensor core addresses it.
+// A plane's tile of rows of 128 bytes in shared memory, 128-byte swizzled, as the tensor core addresses it.
 __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address) {
     return static_cast<uint64_t>((address & 0x3ffff) >> 4) | (uint64_t(1) << 16) | (uint64_t(1024 >> 4) << 32) |
            (uint64_t(1) << 62);
 }
-#define D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define D16(i) D4(i), D4(i + 4), D4(i + 8), D4(i + 12)
-// d (64 x 128, 64 x 64 or 64 x 32, a warpgroup's registers) = a (64 x 16) * b^T (16 x n), added to d unless `add` is 0
+#define D4(HOW, i) HOW(d[i]), HOW(d[i + 1]), HOW(d[i + 2]), HOW(d[i + 3])
+#define D16(i) D4("+f", i), D4("+f", i + 4), D4("+f", i + 8), D4("+f", i + 12)
+#define I16(i) D4("+r", i), D4("+r", i + 4), D4("+r", i + 8), D4("+r", i + 12)
+// d (64 x 128, 64 x 64 or 64 x 32, a warpgroup's registers) = a (64 x 16 halves or 32 bytes) * b^T (as many x n), added
+// to d unless `add` is 0
 __device__ __forceinline__ void wgmma(float (&d)[64], uint64_t a, uint64_t b, int add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%"
-        "29,%30,%31,"
-        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,"
-        "%59,%60,%61,%62,%63},"
-        " %64, %65, p, 1, 1, 0, 0;\n}\n"
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,"
+        "%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,"
+        "%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
+        ", %64, %65, p, 1, 1, 0, 0;\n}\n"
         : D16(0), D16(16), D16(32), D16(48)
         : "l"(a), "l"(b), "r"(add));
 }
 __device__ __forceinline__ void wgmma(float (&d)[32], uint64_t a, uint64_t b, int add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%"
-        "29,%30,%31}, %32, %33, p, 1, 1, 0, 0;\n}\n"
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,"
+        "%27,%28,%29,%30,%31}"
+        ", %32, %33, p, 1, 1, 0, 0;\n}\n"
         : D16(0), D16(16)
         : "l"(a), "l"(b), "r"(add));
 }
 __device__ __forceinline__ void wgmma(float (&d)[16], uint64_t a, uint64_t b, int add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1, 0, 0;\n}\n"
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
+        ", %16, %17, p, 1, 1, 0, 0;\n}\n"
         : D16(0)
+        : "l"(a), "l"(b), "r"(add));
+}
+__device__ __forceinline__ void wgmma(int (&d)[64], uint64_t a, uint64_t b, int add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,"
+        "%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,"
+        "%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
+        ", %64, %65, p;\n}\n"
+        : I16(0), I16(16), I16(32), I16(48)
+        : "l"(a), "l"(b), "r"(add));
+}
+__device__ __forceinline__ void wgmma(int (&d)[32], uint64_t a, uint64_t b, int add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,"
+        "%27,%28,%29,%30,%31}"
+        ", %32, %33, p;\n}\n"
+        : I16(0), I16(16)
+        : "l"(a), "l"(b), "r"(add));
+}
+__device__ __forceinline__ void wgmma(int (&d)[16], uint64_t a, uint64_t b, int add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
+        ", %16, %17, p;\n}\n"
+        : I16(0)
         : "l"(a), "l"(b), "r"(add));
 }
 template <int N>
@@ -643,15 +750,23 @@ __device__ __forceinline__ void pin(float (&d)[N]) {  // the compiler must not m
 #pragma unroll
     for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
+template <int N>
+__device__ __forceinline__ void pin(int (&d)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "+r"(d[i])::"memory");
+}
 
 template <int GROUPS>
 struct Running {
     static constexpr int value = GROUPS;
 };
-template <int WIDTH>
+// Rows of 128 bytes: 64 columns of two planes of halves, 128 columns of three of bytes.
+template <int WIDTH, bool BYTES>
 struct Ring {
-    static constexpr int W_PLANE = 128 * BLOCK_K * 2, X_PLANE = WIDTH * BLOCK_K * 2, STAGE = 2 * (W_PLANE + X_PLANE);
-    static constexpr int STAGES = WIDTH == 128 ? 3 : WIDTH == 64 ? 4 : 5, BYTES = STAGES * STAGE + 1024;
+    static constexpr int PLANES = BYTES ? 3 : 2, COLUMNS = BYTES ? 128 : 64;
+    static constexpr int W_PLANE = 128 * 128, X_PLANE = WIDTH * 128, STAGE = PLANES * (W_PLANE + X_PLANE);
+    static constexpr int STAGES = BYTES ? (WIDTH == 128 ? 2 : 3) : WIDTH == 128 ? 3 : WIDTH == 64 ? 4 : 5;
+    static constexpr int BYTES_IN_ALL = STAGES * STAGE + 1024;
 };
 
 // x's split inside the product's kernel: two teams of every block take some of x's rows before its first tile, and
@@ -672,9 +787,11 @@ __device__ __forceinline__ float largest(float4 v, float highest) {
     most(v.x), most(v.y), most(v.z), most(v.w);
     return highest;
 }
+template <bool BYTES>
 __device__ __forceinline__ void split_rows(const Inside& in, int K, int padded, int width, unsigned char* room) {
     constexpr int TEAM = 192, WARPS = TEAM / 32;
     __shared__ float found[2][WARPS];
+    __shared__ int squares_found[2][BYTES ? WARPS : 1];
     __shared__ __align__(8) uint64_t arrived[2][MOST_DEPTH], told[2];
     __shared__ int taken[2];
     const int team = threadIdx.x / TEAM, thread = threadIdx.x % TEAM;
@@ -722,21 +839,42 @@ __device__ __forceinline__ void split_rows(const Inside& in, int K, int padded, 
             together();
 #pragma unroll
             for (int w = 0; w < WARPS; ++w) asm("max.NaN.f32 %0, %0, %1;" : "+f"(highest) : "f"(found[team][w]));
-            float undo;  // a row of up to 2^14 columns fits whatever its sum is: see scale_of
-            const float scale = scale_of(highest, highest, highest != 0.f, undo);
-            if (thread == 0) in.x.undo[r] = undo;
-            uint4* h = reinterpret_cast<uint4*>(in.x.hi + int64_t(r) * padded);
-            uint4* l = reinterpret_cast<uint4*>(in.x.lo + int64_t(r) * padded);
+            float undo;  // a row of halves of up to 2^14 columns fits whatever its sum is: see scale_of
+            const float scale =
+                BYTES ? byte_scale_of(highest, highest) : scale_of(highest, highest, highest != 0.f, undo);
+            if (BYTES) undo = byte_undo_of(scale);
+            if (thread == 0) in.x.to.undo[r] = undo;
+            int squares = 0;
+            char* const to = in.x.to.planes + int64_t(r) * padded * (BYTES ? 1 : 2);
 #pragma unroll 4
             for (int i = thread; i * 8 < padded; i += TEAM) {
-                uint2 hi[2] = {}, lo[2] = {};
-                if (undo > 0.f && i * 8 < K) split_four(row[i * 2], scale, hi[0], lo[0]);
-                if (undo > 0.f && i * 8 + 4 < K) split_four(row[i * 2 + 1], scale, hi[1], lo[1]);
-                h[i] = make_uint4(hi[0].x, hi[0].y, hi[1].x, hi[1].y);
-                l[i] = make_uint4(lo[0].x, lo[0].y, lo[1].x, lo[1].y);
+                if (BYTES) {
+                    uint32_t first[3] = {}, second[3] = {};
+                    if (scale > 0.f && i * 8 < K) digits_of(row[i * 2], scale, first);
+                    if (scale > 0.f && i * 8 + 4 < K) digits_of(row[i * 2 + 1], scale, second);
+                    add_squares(squares, first[0]), add_squares(squares, second[0]);
+#pragma unroll
+                    for (int q = 0; q < 3; ++q)
+                        reinterpret_cast<uint2*>(to + q * in.x.to.plane)[i] = make_uint2(first[q], second[q]);
+                } else {
+                    uint2 hi[2] = {}, lo[2] = {};
+                    if (undo > 0.f && i * 8 < K) split_four(row[i * 2], scale, hi[0], lo[0]);
+                    if (undo > 0.f && i * 8 + 4 < K) split_four(row[i * 2 + 1], scale, hi[1], lo[1]);
+                    reinterpret_cast<uint4*>(to)[i] = make_uint4(hi[0].x, hi[0].y, hi[1].x, hi[1].y);
+                    reinterpret_cast<uint4*>(to + in.x.to.plane)[i] = make_uint4(lo[0].x, lo[0].y, lo[1].x, lo[1].y);
+                }
+            }
+            if (BYTES) {
+                squares = __reduce_add_sync(0xffffffffu, squares);
+                if (thread % 32 == 0) squares_found[team][thread / 32] = squares;
             }
             together();
             if (thread == 0 && r + in.depth < end) fetch(r + in.depth, slot);
+            if (BYTES && thread == 0) {
+                squares = 0;
+                for (int of : squares_found[team]) squares += of;
+                in.x.to.crest[r] = crest_of(scale, highest == 0.f, squares, K);
+            }
             if (++slot == in.depth) slot = 0, parity ^= 1;
         }
         __threadfence();
@@ -761,9 +899,12 @@ struct Shared {
     float* sums;    // [tiles][parts][2][64 * WIDTH]: a warpgroup's half of each part
     int* arrivals;  // [tiles][2], zeros before and after
 };
-// A block's n-th piece of work: a tile and its steps first .. last of 64 columns. False: there are no more.
+__device__ __forceinline__ void half_together(int half) {  // a warpgroup that multiplies
+    asm volatile("bar.sync %0, 128;" ::"r"(2 + half) : "memory");
+}
+// A block's n-th piece of work: a tile and its steps first .. last, a stage of the ring each. False: there are no more.
 struct Walk {
-    int steps, splits, whole;  // steps of a tile; parts of K; items before the shared tiles: with any, a multiple of
+    int steps, splits, whole;  // stages of a tile; parts of K; items before the shared tiles: with any, a multiple of
                                // the grid
     Shared shared;
     __device__ __forceinline__ bool piece(int n, int& tile, int& part, int& first, int& last) const {
@@ -778,44 +919,73 @@ struct Walk {
         first = steps * part / shared.parts, last = steps * (part + 1) / shared.parts;
         return n == whole / blocks && part < shared.parts;
     }
-    // Whether this warpgroup's sums, of a part of a shared tile, are the last to come; then they become the whole
-    // tile's.
+    // This thread's place for a warpgroup's sums of a shared tile's part: the i-th at [i * 128].
     template <int COUNT>
-    __device__ __forceinline__ bool completes(float (&sum)[COUNT], int tile, int part, int half) const {
+    __device__ __forceinline__ float* sums_of(int tile, int part, int half) const {
+        return shared.sums + ((int64_t(tile - whole) * shared.parts + part) * 2 + half) * (COUNT * 128) +
+               threadIdx.x % 128;
+    }
+    // Once a part's are stored: whether they were the last to come; then the parts' are the whole tile's.
+    __device__ __forceinline__ bool completes(int tile, int half) const {
         __shared__ int arrived[2];
-        const int thread = threadIdx.x % 128, at = tile - whole;
-        auto together = [&] { asm volatile("bar.sync %0, 128;" ::"r"(2 + half) : "memory"); };
-        auto sums_of = [&](int of) {
-            return shared.sums + ((int64_t(at) * shared.parts + of) * 2 + half) * (COUNT * 128) + thread;
-        };
-        float* mine = sums_of(part);
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) __stcg(mine + i * 128, sum[i]);
+        int* const arrivals = shared.arrivals + (tile - whole) * 2 + half;
         __threadfence();
-        together();
-        if (thread == 0) arrived[half] = atomicAdd(shared.arrivals + at * 2 + half, 1) + 1;
-        together();
-        if (arrived[half] != shared.parts) return false;
-        if (thread == 0) shared.arrivals[at * 2 + half] = 0;
-        __threadfence();
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) sum[i] = 0.f;
-        for (int of = 0; of < shared.parts; ++of) {
-            const float* from = sums_of(of);
-#pragma unroll
-            for (int i = 0; i < COUNT; ++i) sum[i] += __ldcg(from + i * 128);
+        half_together(half);
+        if (threadIdx.x % 128 == 0) {
+            arrived[half] = atomicAdd(arrivals, 1) + 1;
+            if (arrived[half] == shared.parts) *arrivals = 0;
         }
+        half_together(half);
+        if (arrived[half] != shared.parts) return false;
+        __threadfence();
         return true;
     }
 };
 
-template <int WIDTH, int ACTIVATION>
+// Which tiles are multiplied as bytes: those of which no row of x with any row of W has a product of crests above
+// `most`. The kernel of bytes leaves the others to that of halves, which runs behind it.
+struct Fit {
+    const float *crest_x, *crest_w;  // null: all tiles are of one kernel
+    float most;
+    int* left;    // [0]: whether any were left, zero before and after; [1]: blocks of the second kernel that have ended
+    int* halves;  // set once W's halves have been made
+    template <int COUNT>
+    static __device__ __forceinline__ float highest(const float* crests, int tile, int rows) {  // asked by a warp
+        float found = 0.f;
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 32)
+            found = fmaxf(found, __ldcg(crests + min(tile * COUNT + i + static_cast<int>(threadIdx.x % 32), rows - 1)));
+#pragma unroll
+        for (int offset = 16; offset > 0; offset >>= 1)
+            found = fmaxf(found, __shfl_xor_sync(0xffffffffu, found, offset));
+        return found;
+    }
+};
+// The same as split_kernel, into halves, where the kernel of bytes has left tiles to them. W's once for all.
+template <int THREADS, bool ALIGNED>
+__global__ void __launch_bounds__(THREADS)
+    split_left_kernel(const Operand x, const Operand w, int K, int padded, const Fit fit) {
+    earlier_kernels_have_ended();
+    if (*fit.left == 0) return;
+    const int64_t rows = int64_t(x.rows) + (*fit.halves ? 0 : w.rows);
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        const bool is_first = r < x.rows;
+        split_row<THREADS, ALIGNED, false>(one_of(is_first, x, w), is_first ? r : r - x.rows, K, padded);
+        __syncthreads();  // what was seen of this row has been read
+    }
+}
+
+// Halves for all tiles, the last of which are shared or not; bytes for the tiles that suit them; halves for those that
+// these have left. (Kernels of their own: what one of them has more costs the others 1 to 2 us a launch or a tile.)
+enum Role { HALVES, HALVES_SHARED, BYTES_THAT_FIT, HALVES_LEFT };
+
+template <int WIDTH, int ACTIVATION, Role ROLE>
 __global__ void __launch_bounds__(384, 1)
-    hopper_kernel(const __grid_constant__ CUtensorMap w_hi, const __grid_constant__ CUtensorMap w_lo,
-                  const __grid_constant__ CUtensorMap x_hi, const __grid_constant__ CUtensorMap x_lo, const Product p,
-                  const Inside inside, const Shared shared) {
+    hopper_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, const Product p,
+                  const Inside inside, const Shared shared, const Fit fit) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    using R = Ring<WIDTH>;
+    constexpr bool BYTES = ROLE == BYTES_THAT_FIT, PASSES_BY = BYTES || ROLE == HALVES_LEFT;
+    using R = Ring<WIDTH, BYTES>;
     constexpr int REGISTERS = WIDTH / 2;
     extern __shared__ unsigned char raw[];
     __shared__ __align__(8) uint64_t full[R::STAGES], empty[R::STAGES];
@@ -826,150 +996,263 @@ __global__ void __launch_bounds__(384, 1)
     }
     __syncthreads();
     earlier_kernels_have_ended();
-    if (inside.counts) {
-        split_rows(inside, p.K, p.padded, WIDTH, raw + (stages - shared_address(raw)));
+    if (ROLE == HALVES_LEFT) {
+        const bool none = *fit.left == 0;
+        __syncthreads();  // the last block to end will set it to 0
+        if (none) return;
+    }
+    if (ROLE != HALVES_LEFT && inside.counts) {
+        split_rows<BYTES>(inside, p.K, p.padded, WIDTH, raw + (stages - shared_address(raw)));
         __syncthreads();  // the ring's memory is free
     }
     const int tiles_m = (p.M + WIDTH - 1) / WIDTH, tiles_n = (p.N + 127) / 128;
-    const Walk walk{p.padded / BLOCK_K, p.splits, tiles_m * tiles_n * p.splits - shared.tiles, shared};
-    const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+    const Walk walk{(p.padded + R::COLUMNS - 1) / R::COLUMNS, p.splits, tiles_m * tiles_n * p.splits - shared.tiles,
+                    shared};
+    const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0), lane = threadIdx.x % 32;
     int stage = 0;
     uint32_t parity = 0;
     auto advance = [&] {
         if (++stage == R::STAGES) stage = 0, parity ^= 1;
     };
+    // Where a kernel passes tiles by, its producer alone knows which: a piece's first stage tells which piece it is of,
+    // and -1 that there is no more.
+    __shared__ int piece_of[PASSES_BY ? R::STAGES : 1];
 
-    if (group == 0) {  // the producer: one thread
+    if (group == 0) {  // the producer: one thread, or a warp of which one thread loads
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x != 0) return;
-        for (int n = 0, tile, part, first, last, tm, tn; walk.piece(n, tile, part, first, last); ++n) {
-            tile_of(tile, tiles_m, tiles_n, tm, tn);
-            if (inside.counts) wait_for_rows(inside, tm, min(WIDTH, p.M - tm * WIDTH));
-            for (int b = first; b < last; ++b) {
-                barrier_wait(empty + stage, parity ^ 1);
-                barrier_expect(full + stage, R::STAGE);
-                const uint32_t to = stages + stage * R::STAGE;
-                tile_copy(to, &w_hi, b * BLOCK_K, tn * 128, full + stage);
-                tile_copy(to + R::W_PLANE, &w_lo, b * BLOCK_K, tn * 128, full + stage);
-                tile_copy(to + 2 * R::W_PLANE, &x_hi, b * BLOCK_K, tm * WIDTH, full + stage);
-                tile_copy(to + 2 * R::W_PLANE + R::X_PLANE, &x_lo, b * BLOCK_K, tm * WIDTH, full + stage);
-                advance();
+        auto load = [&](int b, int tm, int tn) {
+            barrier_expect(full + stage, R::STAGE);
+            const uint32_t to = stages + stage * R::STAGE;
+            tile_copy(to, &w_map, b * 128, tn * 128, full + stage);
+            tile_copy(to + R::PLANES * R::W_PLANE, &x_map, b * 128, tm * WIDTH, full + stage);
+        };
+        if constexpr (!PASSES_BY) {
+            if (threadIdx.x != 0) return;
+            for (int n = 0, tile, part, first, last, tm, tn; walk.piece(n, tile, part, first, last); ++n) {
+                tile_of(tile, tiles_m, tiles_n, tm, tn);
+                if (inside.counts) wait_for_rows(inside, tm, min(WIDTH, p.M - tm * WIDTH));
+                for (int b = first; b < last; ++b) {
+                    barrier_wait(empty + stage, parity ^ 1);
+                    load(b, tm, tn);
+                    advance();
+                }
             }
+        } else {
+            if (threadIdx.x >= 32) return;
+            int n = 0;
+            struct {
+                int tm, tn, first, last;
+            } next;
+            auto seek = [&] {  // the next piece for this kernel, from the n-th on
+                for (int tile, part; walk.piece(n, tile, part, next.first, next.last); ++n) {
+                    tile_of(tile, tiles_m, tiles_n, next.tm, next.tn);
+                    const float of_w = fit.highest<128>(fit.crest_w, next.tn, p.N);
+                    if (inside.counts && lane == 0)
+                        wait_for_rows(inside, next.tm, min(WIDTH, p.M - next.tm * WIDTH));
+                    __syncwarp();
+                    const float of_x = fit.highest<WIDTH>(fit.crest_x, next.tm, p.M);
+                    if ((of_x * of_w <= fit.most) == BYTES) return true;  // one infinite, the other zero: in halves
+                    if (BYTES && lane == 0) *fit.left = 1;
+                }
+                return false;
+            };
+            for (bool more = seek(); more;) {
+                const auto now = next;
+                for (int b = now.first; b < now.last; ++b) {
+                    barrier_wait(empty + stage, parity ^ 1);
+                    if (lane == 0) {
+                        if (b == now.first) piece_of[stage] = n;
+                        load(b, now.tm, now.tn);
+                    }
+                    advance();
+                    if (b == now.first) ++n, more = seek();  // while the first stage is on its way
+                }
+            }
+            if (lane != 0) return;
+            barrier_wait(empty + stage, parity ^ 1);
+            piece_of[stage] = -1;
+            barrier_arrive(full + stage);
+            if (!BYTES && atomicAdd(fit.left + 1, 1) == gridDim.x - 1)
+                fit.left[0] = fit.left[1] = 0, *fit.halves = 1;
         }
         if (inside.counts && atomicAdd(inside.counts + 1, 1) == gridDim.x - 1)
             for (int i = 0; i < 2 + tiles_m; ++i) inside.counts[i] = 0;
         return;
     }
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    const int wrow = (group - 1) * 64, lane = threadIdx.x % 32;
-    for (int n = 0, tile, part, first, last, tm, tn; walk.piece(n, tile, part, first, last); ++n) {
-        tile_of(tile, tiles_m, tiles_n, tm, tn);
-        float sum[REGISTERS], even[REGISTERS], odd[REGISTERS];
-#pragma unroll
-        for (int i = 0; i < REGISTERS; ++i) sum[i] = 0.f;
-        // The stage before the current one, whose products are still running.
-        auto issue = [&](float (&d)[REGISTERS]) {  // one stage's three products, into d
+    const int wrow = (group - 1) * 64;
+    for (int n = 0, tile, part, first, last, tm, tn;; ++n) {
+        if (PASSES_BY) {
             barrier_wait(full + stage, parity);
-            const uint32_t at = stages + stage * R::STAGE;
-            const uint64_t wh = tile_descriptor(at + wrow * BLOCK_K * 2),
-                           wl = tile_descriptor(at + R::W_PLANE + wrow * BLOCK_K * 2);
-            const uint64_t xh = tile_descriptor(at + 2 * R::W_PLANE),
-                           xl = tile_descriptor(at + 2 * R::W_PLANE + R::X_PLANE);
-            pin(d);
-            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+            n = __shfl_sync(0xffffffffu, lane == 0 ? piece_of[stage] : 0, 0);
+            if (n < 0) return;
+        }
+        if (!walk.piece(n, tile, part, first, last)) return;
+        tile_of(tile, tiles_m, tiles_n, tm, tn);
+        const int thread = threadIdx.x % 128;
+        constexpr int PIECE = 16;  // of a thread's sums, and which are taken next
+        // Halves: sums, and the two stages under way. Bytes: sums by the weight of the digits' products; of 32 bits,
+        // they are exact, and nothing is added elsewhere.
+        using Sum = std::conditional_t<BYTES, int, float>;
+        Sum high[REGISTERS], middle[REGISTERS], low[REGISTERS];
+        auto take = [&](float (&v)[PIECE]) {  // the next sums; all others move up
 #pragma unroll
-            for (int k = 0; k < BLOCK_K / 16; ++k) wgmma(d, wl + k * 2, xh + k * 2, k > 0);
+            for (int i = 0; i < PIECE; ++i)
+                v[i] = BYTES ? fmaf(fmaf(float(low[i]), 0x1p-8f, float(middle[i])), 0x1p-8f, float(high[i])) : high[i];
 #pragma unroll
-            for (int k = 0; k < BLOCK_K / 16; ++k) wgmma(d, wh + k * 2, xl + k * 2, 1);
-#pragma unroll
-            for (int k = 0; k < BLOCK_K / 16; ++k) wgmma(d, wh + k * 2, xh + k * 2, 1);
-            asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+            for (int i = 0; i + PIECE < REGISTERS; ++i) {
+                high[i] = high[i + PIECE];
+                if (BYTES) middle[i] = middle[i + PIECE], low[i] = low[i + PIECE];
+            }
         };
-        auto collect = [&](float (&d)[REGISTERS]) {  // d's products are done: free their stage, add them
-            pin(d);
-            if (lane == 0) barrier_arrive(empty + (stage == 0 ? R::STAGES - 1 : stage - 1));
-#pragma unroll
-            for (int i = 0; i < REGISTERS; ++i) sum[i] += d[i];
-        };
+        auto plane = [&](int at, int q) { return tile_descriptor(stages + stage * R::STAGE + at + q); };
+        auto of_w = [&](int q) { return plane(q * R::W_PLANE, wrow * 128); };
+        auto of_x = [&](int q) { return plane(R::PLANES * R::W_PLANE, q * R::X_PLANE); };
+        auto commit = [&] { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); };
         auto wait = [&](auto running) {
             asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(decltype(running)::value) : "memory");
         };
-        issue(even), advance();
-        int b = first + 1;
-        for (; b + 1 < last; b += 2) {  // one stage's products run while another's are added
-            issue(odd), wait(Running<1>()), collect(even), advance();
-            issue(even), wait(Running<1>()), collect(odd), advance();
-        }
-        if (b < last) {
-            issue(odd), wait(Running<1>()), collect(even), advance();
-            wait(Running<0>()), collect(odd);
-        } else {
-            wait(Running<0>()), collect(even);
-        }
-        if (tile >= walk.whole) {
-            if (!walk.completes(sum, tile, part, group - 1)) continue;
-            first = 0, last = walk.steps;
-        }
-
-        const int row = tn * 128 + wrow + threadIdx.x / 32 % 4 * 16 + lane / 4, left = tm * WIDTH + lane % 4 * 2;
-        float undo_m[REGISTERS / 2], undo_n[2], bias_n[2];  // all loaded before the first result is stored
+        auto release_last = [&] {
+            if (lane == 0) barrier_arrive(empty + (stage == 0 ? R::STAGES - 1 : stage - 1));
+        };
+        if constexpr (BYTES) {
+            for (int b = first; b < last; ++b, advance()) {
+                barrier_wait(full + stage, parity);
+                const uint64_t w0 = of_w(0), w1 = of_w(1), w2 = of_w(2), x0 = of_x(0), x1 = of_x(1), x2 = of_x(2);
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-            undo_n[i] = __ldg(p.undo_w + min(row + i * 8, p.N - 1)), bias_n[i] = p.bias(min(row + i * 8, p.N - 1));
-#pragma unroll
-        for (int i = 0; i < REGISTERS / 2; ++i) undo_m[i] = __ldcg(p.undo_x + min(left + i / 2 * 8 + i % 2, p.M - 1));
-        bool any = undo_n[0] < 0.f || undo_n[1] < 0.f;
-#pragma unroll
-        for (int i = 0; i < REGISTERS / 2; ++i) any |= undo_m[i] < 0.f;
-        float* const to = p.target(p.partial ? part : 0);
-        float* at = to + int64_t(left) * p.N + row;
-        // In pieces, each moved to the front in its turn: all 64 at once are 40 KB of code that runs once a tile
-        // (8192 x 512 x 512 on an H200: 35.8 us instead of 33.5).
-        constexpr int PIECE = 16;
-#pragma unroll 1
-        for (int from = 0; from < REGISTERS; from += PIECE) {
-            float v[PIECE];
-#pragma unroll
-            for (int i = 0; i < PIECE; ++i) v[i] = sum[i];
-            auto where = [&](int i, int& m, int& n) {
-                m = left + from * 2 + i / 4 * 8 + i % 2, n = row + i / 2 % 2 * 8;
-            };
-            p.finish<ACTIVATION>(
-                v, where, [&](int i) { return undo_m[i / 4 * 2 + i % 2] * undo_n[i / 2 % 2]; },
-                [&](int i) { return bias_n[i / 2 % 2]; });
-#pragma unroll
-            for (int i = 0; i < PIECE; ++i) {
-                int m, n;
-                where(i, m, n);
-                if (m < p.M && n < p.N) at[(i / 4 * 8 + i % 2) * int64_t(p.N) + i / 2 % 2 * 8] = v[i];
+                for (int k = 0; k < 4; ++k) {
+                    const int add = b > first || k > 0, at = k * 2;
+                    pin(high), pin(middle), pin(low);
+                    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+                    wgmma(low, w2 + at, x0 + at, add);
+                    wgmma(middle, w1 + at, x0 + at, add);
+                    wgmma(high, w0 + at, x0 + at, add);
+                    wgmma(middle, w0 + at, x1 + at, 1);
+                    wgmma(low, w1 + at, x1 + at, 1);
+                    wgmma(low, w0 + at, x2 + at, 1);
+                    commit();
+                    if (k == 0 && b > first) wait(Running<1>()), release_last();  // with products still to run
+                }
             }
-            at += int64_t(p.N) * (PIECE * 2);
+            wait(Running<0>());
+            pin(high), pin(middle), pin(low);
+            release_last();
+        } else {
+            auto &sum = high, &even = middle, &odd = low;
 #pragma unroll
-            for (int i = 0; i + PIECE < REGISTERS; ++i) sum[i] = sum[i + PIECE];
+            for (int i = 0; i < REGISTERS; ++i) sum[i] = 0.f;
+            auto issue = [&](float (&d)[REGISTERS]) {  // one stage's three products, into d
+                barrier_wait(full + stage, parity);
+                const uint64_t wh = of_w(0), wl = of_w(1), xh = of_x(0), xl = of_x(1);
+                pin(d);
+                asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-            for (int i = 0; i + PIECE / 2 < REGISTERS / 2; ++i) undo_m[i] = undo_m[i + PIECE / 2];
+                for (int k = 0; k < 4; ++k) wgmma(d, wl + k * 2, xh + k * 2, k > 0);
+#pragma unroll
+                for (int k = 0; k < 4; ++k) wgmma(d, wh + k * 2, xl + k * 2, 1);
+#pragma unroll
+                for (int k = 0; k < 4; ++k) wgmma(d, wh + k * 2, xh + k * 2, 1);
+                commit();
+            };
+            auto collect = [&](float (&d)[REGISTERS]) {  // d's products are done: free their stage, add them
+                pin(d);
+                release_last();
+#pragma unroll
+                for (int i = 0; i < REGISTERS; ++i) sum[i] += d[i];
+            };
+            issue(even), advance();
+            int b = first + 1;
+            for (; b + 1 < last; b += 2) {  // one stage's products run while another's are added
+                issue(odd), wait(Running<1>()), collect(even), advance();
+                issue(even), wait(Running<1>()), collect(odd), advance();
+            }
+            if (b < last) {
+                issue(odd), wait(Running<1>()), collect(even), advance();
+                wait(Running<0>()), collect(odd);
+            } else {
+                wait(Running<0>()), collect(even);
+            }
         }
-        auto where = [&](int i, int& m, int& n) { m = left + i / 4 * 8 + i % 2, n = row + i / 2 % 2 * 8; };
-        p.redo<ACTIVATION, REGISTERS>(to, first * BLOCK_K, min(last * BLOCK_K, p.K), where, any);
+        // Results, 16 of a thread at a time: all 64 at once are 40 KB of code that runs once a tile (8192 x 512 x 512
+        // on an H200: 35.8 us instead of 33.5).
+        auto finish = [&](auto next) {
+            const int row = tn * 128 + wrow + thread / 32 * 16 + lane / 4, left = tm * WIDTH + lane % 4 * 2;
+            float undo_n[2], bias_n[2], undo_of_lanes[WIDTH / 32];  // all loaded before the first result is stored
+#pragma unroll
+            for (int i = 0; i < WIDTH / 32; ++i)
+                undo_of_lanes[i] = __ldcg(p.undo_x + min(tm * WIDTH + i * 32 + lane, p.M - 1));
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+                undo_n[i] = __ldg(p.undo_w + min(row + i * 8, p.N - 1)), bias_n[i] = p.bias(min(row + i * 8, p.N - 1));
+            float* const to = p.target(p.partial ? part : 0);
+            bool any = undo_n[0] < 0.f || undo_n[1] < 0.f;
+#pragma unroll 1
+            for (int from = 0; from < REGISTERS; from += PIECE) {
+                float v[PIECE], undo_m[PIECE / 2];
+                next(v, from);
+#pragma unroll
+                for (int i = 0; i < PIECE / 2; ++i)  // these results' 32 columns are the lanes'
+                    undo_m[i] = __shfl_sync(0xffffffffu, undo_of_lanes[0], lane % 4 * 2 + i / 2 * 8 + i % 2);
+                any |= undo_of_lanes[0] < 0.f;
+#pragma unroll
+                for (int i = 0; i + 1 < WIDTH / 32; ++i) undo_of_lanes[i] = undo_of_lanes[i + 1];
+                auto where = [&](int i, int& m, int& n) {
+                    m = left + from * 2 + i / 4 * 8 + i % 2, n = row + i / 2 % 2 * 8;
+                };
+                p.finish<ACTIVATION>(
+                    v, where, [&](int i) { return undo_m[i / 4 * 2 + i % 2] * undo_n[i / 2 % 2]; },
+                    [&](int i) { return bias_n[i / 2 % 2]; });
+                float* const at = to + int64_t(left + from * 2) * p.N + row;
+#pragma unroll
+                for (int i = 0; i < PIECE; ++i) {
+                    int m, n;
+                    where(i, m, n);
+                    if (m < p.M && n < p.N) at[(i / 4 * 8 + i % 2) * int64_t(p.N) + i / 2 % 2 * 8] = v[i];
+                }
+            }
+            if (BYTES) return;
+            auto where = [&](int i, int& m, int& n) { m = left + i / 4 * 8 + i % 2, n = row + i / 2 % 2 * 8; };
+            p.redo<ACTIVATION, REGISTERS>(to, first * BLOCK_K, min(last * BLOCK_K, p.K), where, any);
+        };
+        if (ROLE == HALVES_SHARED && tile >= walk.whole) {
+            const int half = group - 1;
+            float* const mine = walk.sums_of<REGISTERS>(tile, part, half);
+#pragma unroll
+            for (int i = 0; i < REGISTERS; ++i) __stcg(mine + i * 128, high[i]);
+            if (!walk.completes(tile, half)) continue;
+            first = 0, last = walk.steps;
+            finish([&](float (&v)[PIECE], int from) {
+#pragma unroll
+                for (int i = 0; i < PIECE; ++i) v[i] = 0.f;
+                for (int of = 0; of < walk.shared.parts; ++of) {
+                    const float* const sums = walk.sums_of<REGISTERS>(tile, of, half) + from * 128;
+#pragma unroll
+                    for (int i = 0; i < PIECE; ++i) v[i] += __ldcg(sums + i * 128);
+                }
+            });
+            continue;
+        }
+        finish([&](float (&v)[PIECE], int) { take(v); });
     }
 #endif
 }
 
 // Kept: encoding is a microsecond of the host's, and planes come to lie where others lay. (A map holds an address, not
 // memory: a kept one is what encoding would give again.)
-inline CUresult tile_map(CUtensorMap* map, const void* planes, int64_t rows, int padded, int box_rows) {
+static CUresult tile_map(CUtensorMap* map, const Split& of, int64_t rows, int row_bytes, int planes, int box_rows) {
     struct Known {
-        const void* planes;
+        const void* first;
         int64_t rows;
-        int padded, box_rows;
+        int row_bytes, planes, box_rows;
         CUtensorMap map;
     };
     static std::mutex mutex;
     static Known all[256];
-    const uint64_t hash = (reinterpret_cast<uintptr_t>(planes) / 16 + rows * 31 + box_rows) * 0x9e3779b97f4a7c15ull;
+    const uint64_t hash = (reinterpret_cast<uintptr_t>(of.planes) / 16 + rows * 31 + box_rows) * 0x9e3779b97f4a7c15ull;
     const std::lock_guard<std::mutex> lock(mutex);
     Known& known = all[hash >> 56];
-    if (known.planes == planes && known.rows == rows && known.padded == padded && known.box_rows == box_rows) {
+    if (known.first == of.planes && known.rows == rows && known.row_bytes == row_bytes && known.box_rows == box_rows &&
+        known.planes == planes) {
         *map = known.map;
         return CUDA_SUCCESS;
     }
@@ -983,16 +1266,17 @@ inline CUresult tile_map(CUtensorMap* map, const void* planes, int64_t rows, int
         return reinterpret_cast<Encode>(found);
     }();
     if (!encode) return CUDA_ERROR_NOT_SUPPORTED;
-    const cuuint64_t size[2] = {cuuint64_t(padded), cuuint64_t(rows)}, stride[1] = {cuuint64_t(padded) * 2};
-    const cuuint32_t box[2] = {BLOCK_K, cuuint32_t(box_rows)}, step[2] = {1, 1};
-    const CUresult e = encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<void*>(planes), size, stride, box,
-                              step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+    const cuuint64_t size[3] = {cuuint64_t(row_bytes), cuuint64_t(rows), cuuint64_t(planes)},
+                     stride[2] = {cuuint64_t(row_bytes), cuuint64_t(of.plane)};
+    const cuuint32_t box[3] = {128, cuuint32_t(box_rows), cuuint32_t(planes)}, step[3] = {1, 1, 1};
+    const CUresult e = encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, of.planes, size, stride, box, step,
+                              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (!e) known = {planes, rows, padded, box_rows, *map};
+    if (!e) known = {of.planes, rows, row_bytes, planes, box_rows, *map};
     return e;
 }
 // A kernel's shared memory, permitted once a device: the driver takes as long for that as for a launch.
-inline cudaError_t permit(const void* kernel, int bytes) {
+static cudaError_t permit(const void* kernel, int bytes) {
     static std::mutex mutex;
     static std::set<std::pair<const void*, int>> permitted;
     int device = 0;
@@ -1025,32 +1309,54 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, int threads, int by
 #endif
 }
 
-inline cudaError_t split(const Operand& first, const Operand& second, int K, int padded, cudaStream_t stream) {
-    auto aligned = [](const Operand& o) {
-        return o.rows == 0 || (reinterpret_cast<uintptr_t>(o.source) % 16 == 0 && (o.rows == 1 || o.stride % 4 == 0));
-    };
-    const bool all_aligned = aligned(first) && aligned(second), wide = K > 2048;
-    auto kernel = wide ? all_aligned ? split_kernel<512, true> : split_kernel<512, false>
-                  : all_aligned ? split_kernel<128, true>
-                                : split_kernel<128, false>;
+enum Variant { PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128, BYTES_32, BYTES_64, BYTES_128, ROWS_64, ROWS_128, ROWS_256 };
+inline bool is_rows(int variant) { return variant >= ROWS_64; }
+inline bool is_bytes(int variant) { return variant >= BYTES_32 && variant <= BYTES_128; }
+inline int width_of(int variant) {
+    return variant == HOPPER_32 || variant == BYTES_32 ? 32 : variant == HOPPER_64 || variant == BYTES_64 ? 64 : 128;
+}
+
+// What a split operand's memory holds, from 128 bytes to 128 bytes: the planes and each row's factor; behind bytes each
+// row's crest, a word that is set once the halves behind it are made (W's: x's are made anew), and room for the halves.
+struct Layout {
+    Split split, halves;
+    int64_t size;
+    Layout(bool bytes, void* memory, int64_t rows, int padded) : size(0) {
+        auto room = [&](int64_t bytes) {
+            char* const at = static_cast<char*>(memory) + size;
+            size += (bytes + 127) / 128 * 128;
+            return at;
+        };
+        auto factors = [&] { return reinterpret_cast<float*>(room(rows * 4)); };
+        if (bytes) {
+            split = {room(rows * padded * 3), rows * padded, factors(), factors(), nullptr};
+            split.halves = reinterpret_cast<int*>(room(4));
+        }
+        halves = {room(rows * padded * 4), rows * padded * 2, factors(), nullptr, nullptr};
+        if (!bytes) split = halves;
+    }
+};
+
+inline bool is_aligned(const Operand& o) {
+    return o.rows == 0 || (reinterpret_cast<uintptr_t>(o.source) % 16 == 0 && (o.rows == 1 || o.stride % 4 == 0));
+}
+template <bool BYTES>
+cudaError_t split(const Operand& first, const Operand& second, int K, int padded, cudaStream_t stream) {
+    const bool aligned = is_aligned(first) && is_aligned(second), wide = K > 2048;
+    auto kernel = wide ? aligned ? split_kernel<512, true, BYTES> : split_kernel<512, false, BYTES>
+                  : aligned ? split_kernel<128, true, BYTES>
+                            : split_kernel<128, false, BYTES>;
     return launch(kernel, int64_t(first.rows) + second.rows, wide ? 512 : 128, 0, stream, first, second, K, padded);
 }
 
-enum Variant { PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128, ROWS_64, ROWS_128, ROWS_256 };
-inline bool is_rows(int variant) { return variant >= ROWS_64; }
-
-inline int width_of(int variant) { return variant == HOPPER_32 ? 32 : variant == HOPPER_64 ? 64 : 128; }
-
-struct Planes {
-    const void *x_hi, *x_lo, *w_hi, *w_lo;
-};
-
 #ifdef GALLERY_HOPPER
 constexpr int MOST_TILES = 4096, MOST_SMS = 1024;  // for which there are counts; of x's rows and of multiprocessors
+constexpr int COUNTS = 2 + MOST_TILES + 2 * MOST_SMS + 2;  // see Inside, Shared and Fit
 // x with rows of 2560 to 16384 columns (two must fit in the ring's memory) and a million elements is split inside;
 // else a kernel in front is as fast or faster, whose blocks are as many as rows (H200).
 constexpr int LEAST_COLUMNS = 2560, MOST_COLUMNS = 16384;
 constexpr int64_t LEAST_ELEMENTS = 1 << 20;
+constexpr int MOST_BYTES_COLUMNS = 1 << 15;  // 3 * 2^14 * 2^15 is less than 2^31
 
 // Which tiles are shared, where that is worth it: adding the parts takes about as long as three steps.
 inline Shared shared_tiles(int64_t items, int splits, int steps, int sms) {
@@ -1059,36 +1365,78 @@ inline Shared shared_tiles(int64_t items, int splits, int steps, int sms) {
                        steps - steps / parts >= 6;
     return {worth ? left : 0, worth ? parts : 0, nullptr, nullptr};
 }
+
+template <int WIDTH, int ACTIVATION, Role ROLE>
+cudaError_t hopper(const Layout& x, const Layout& w, Product p, bool split_inside, int* counts, float* sums, int sms,
+                   Fit fit, cudaStream_t stream) {
+    constexpr bool BYTES = ROLE == BYTES_THAT_FIT;
+    using R = Ring<WIDTH, BYTES>;
+    const Split &of_x = BYTES ? x.split : x.halves, &of_w = BYTES ? w.split : w.halves;
+    CUtensorMap w_map, x_map;
+    const int row_bytes = p.padded * (BYTES ? 1 : 2);
+    if (tile_map(&w_map, of_w, p.N, row_bytes, R::PLANES, 128) ||
+        tile_map(&x_map, of_x, p.M, row_bytes, R::PLANES, WIDTH))
+        return cudaErrorNotSupported;
+    const auto kernel = hopper_kernel<WIDTH, ACTIVATION, ROLE>;
+    if (cudaError_t e = permit(reinterpret_cast<const void*>(kernel), R::BYTES_IN_ALL)) return e;
+    const int64_t items = int64_t((p.M + WIDTH - 1) / WIDTH) * ((p.N + 127) / 128) * p.splits;
+    const int grid = static_cast<int>(items < sms ? items : sms);
+    const Inside inside{{p.x, p.x_stride, p.M, of_x},
+                        (p.M + 2 * grid - 1) / (2 * grid),
+                        std::min(MOST_DEPTH, R::STAGES * R::STAGE / (2 * 4 * p.K)),
+                        split_inside ? counts : nullptr};
+    Shared shared = {};
+    if (ROLE == HALVES_SHARED) {
+        shared = shared_tiles(items, p.splits, p.padded / BLOCK_K, sms);
+        shared.sums = sums, shared.arrivals = counts + 2 + MOST_TILES;
+    }
+    p.undo_x = of_x.undo, p.undo_w = of_w.undo;
+    return launch(kernel, grid, 384, R::BYTES_IN_ALL, stream, w_map, x_map, p, inside, shared, fit);
+}
+template <int WIDTH, int ACTIVATION>
+cudaError_t hopper_halves(const Layout& x, const Layout& w, const Product& p, bool split_inside, int* counts,
+                          float* sums, int sms, cudaStream_t stream) {
+    const auto one = sums ? hopper<WIDTH, ANY, HALVES_SHARED> : hopper<WIDTH, ACTIVATION, HALVES>;
+    return one(x, w, p, split_inside, counts, sums, sms, Fit{}, stream);
+}
+// In bytes, and then in halves what was left: two launches that end at once where nothing was.
+template <int WIDTH, int ACTIVATION>
+cudaError_t hopper_bytes(const Layout& x, const Layout& w, const Product& p, bool split_inside, int* counts, int sms,
+                         cudaStream_t stream) {
+    if (p.K > MOST_BYTES_COLUMNS) return cudaErrorInvalidValue;
+    const Fit fit{x.split.crest, w.split.crest, MOST_CRESTS * p.K, counts + COUNTS - 2, w.split.halves};
+    cudaError_t e = hopper<WIDTH, ACTIVATION, BYTES_THAT_FIT>(x, w, p, split_inside, counts, nullptr, sms, fit, stream);
+    if (e) return e;
+    const Operand rows_of_x{p.x, p.x_stride, p.M, x.halves}, rows_of_w{p.w, p.w_stride, p.N, w.halves};
+    const auto kernel = is_aligned(rows_of_x) && is_aligned(rows_of_w) ? split_left_kernel<512, true>
+                                                                       : split_left_kernel<512, false>;
+    e = launch(kernel, 2 * sms, 512, 0, stream, rows_of_x, rows_of_w, p.K, p.padded, fit);
+    return e ? e : hopper<WIDTH, ANY, HALVES_LEFT>(x, w, p, false, nullptr, nullptr, sms, fit, stream);
+}
 #endif
 
 template <int ACTIVATION>
-cudaError_t multiply_as(int variant, const Planes& planes, const Product& p, bool split_inside, int* counts,
+cudaError_t multiply_as(int variant, const Layout& x, const Layout& w, Product p, bool split_inside, int* counts,
                         float* sums, int sms, cudaStream_t stream) {
-    const int width = width_of(variant);
-    const int64_t items = int64_t((p.M + width - 1) / width) * ((p.N + 127) / 128) * p.splits;
-    if (variant == PORTABLE)
-        return launch(portable_kernel<ACTIVATION>, items, 256, 0, stream, static_cast<const __half*>(planes.x_hi),
-                      static_cast<const __half*>(planes.x_lo), static_cast<const __half*>(planes.w_hi),
-                      static_cast<const __half*>(planes.w_lo), p);
+    if (variant == PORTABLE) {
+        const int64_t items = int64_t((p.M + 127) / 128) * ((p.N + 127) / 128) * p.splits;
+        auto plane = [](const Split& of, int q) { return reinterpret_cast<const __half*>(of.planes + q * of.plane); };
+        p.undo_x = x.split.undo, p.undo_w = w.split.undo;
+        return launch(portable_kernel<ACTIVATION>, items, 256, 0, stream, plane(x.split, 0), plane(x.split, 1),
+                      plane(w.split, 0), plane(w.split, 1), p);
+    }
 #ifdef GALLERY_HOPPER
-    CUtensorMap w_hi, w_lo, x_hi, x_lo;
-    if (tile_map(&w_hi, planes.w_hi, p.N, p.padded, 128) || tile_map(&w_lo, planes.w_lo, p.N, p.padded, 128) ||
-        tile_map(&x_hi, planes.x_hi, p.M, p.padded, width) || tile_map(&x_lo, planes.x_lo, p.M, p.padded, width))
-        return cudaErrorNotSupported;
-    auto kernel = width == 128  ? hopper_kernel<128, ACTIVATION>
-                  : width == 64 ? hopper_kernel<64, ACTIVATION>
-                                : hopper_kernel<32, ACTIVATION>;
-    const int bytes = width == 128 ? Ring<128>::BYTES : width == 64 ? Ring<64>::BYTES : Ring<32>::BYTES;
-    if (cudaError_t e = permit(reinterpret_cast<const void*>(kernel), bytes)) return e;
-    const int grid = static_cast<int>(items < sms ? items : sms);
-    const Inside inside{{p.x, p.x_stride, p.M, static_cast<__half*>(const_cast<void*>(planes.x_hi)),
-                         static_cast<__half*>(const_cast<void*>(planes.x_lo)), const_cast<float*>(p.undo_x)},
-                        (p.M + 2 * grid - 1) / (2 * grid),
-                        p.K <= 4096 ? MOST_DEPTH : 3 * 8192 / p.K,
-                        split_inside ? counts : nullptr};
-    Shared shared = shared_tiles(items, p.splits, p.padded / BLOCK_K, sms);
-    if (shared.tiles) shared.sums = sums, shared.arrivals = counts + 2 + MOST_TILES;
-    return launch(kernel, grid, 384, bytes, stream, w_hi, w_lo, x_hi, x_lo, p, inside, shared);
+    if (is_bytes(variant)) {
+        constexpr int OF_BYTES = ACTIVATION == NONE || ACTIVATION == GELU_ERF ? ACTIVATION : ANY;  // fewer kernels
+        const auto of_width = variant == BYTES_32   ? hopper_bytes<32, OF_BYTES>
+                              : variant == BYTES_64 ? hopper_bytes<64, OF_BYTES>
+                                                    : hopper_bytes<128, OF_BYTES>;
+        return of_width(x, w, p, split_inside, counts, sms, stream);
+    }
+    const auto of_width = variant == HOPPER_32   ? hopper_halves<32, ACTIVATION>
+                          : variant == HOPPER_64 ? hopper_halves<64, ACTIVATION>
+                                                 : hopper_halves<128, ACTIVATION>;
+    return of_width(x, w, p, split_inside, counts, sums, sms, stream);
 #else
     return cudaErrorInvalidDeviceFunction;
 #endif
@@ -1124,29 +1472,29 @@ inline cudaError_t rows(int variant, const Product& p, cudaStream_t stream) {
 }
 
 // Runs everything after the split.
-inline cudaError_t multiply(int variant, const Planes& planes, const Product& p, bool split_inside, int* counts,
-                            float* sums, int sms, cudaStream_t stream) {
+inline cudaError_t multiply(int variant, const Layout& x, const Layout& w, const Product& p, bool split_inside,
+                            int* counts, float* sums, int sms, cudaStream_t stream) {
     cudaError_t e = cudaSuccess;
     if (is_rows(variant)) {
         e = rows(variant, p, stream);
     } else {
         switch (p.epilogue.activation) {
             case GELU_ERF:
-                e = multiply_as<GELU_ERF>(variant, planes, p, split_inside, counts, sums, sms, stream);
+                e = multiply_as<GELU_ERF>(variant, x, w, p, split_inside, counts, sums, sms, stream);
                 break;
 #ifndef GALLERY_ERF_ONLY
             case GELU_TANH:
-                e = multiply_as<GELU_TANH>(variant, planes, p, split_inside, counts, sums, sms, stream);
+                e = multiply_as<GELU_TANH>(variant, x, w, p, split_inside, counts, sums, sms, stream);
                 break;
             case RELU:
-                e = multiply_as<RELU>(variant, planes, p, split_inside, counts, sums, sms, stream);
+                e = multiply_as<RELU>(variant, x, w, p, split_inside, counts, sums, sms, stream);
                 break;
             case SILU:
-                e = multiply_as<SILU>(variant, planes, p, split_inside, counts, sums, sms, stream);
+                e = multiply_as<SILU>(variant, x, w, p, split_inside, counts, sums, sms, stream);
                 break;
 #endif
             default:
-                e = multiply_as<NONE>(variant, planes, p, split_inside, counts, sums, sms, stream);
+                e = multiply_as<NONE>(variant, x, w, p, split_inside, counts, sums, sms, stream);
         }
     }
     if (e || !p.partial) return e;
@@ -1156,13 +1504,22 @@ inline cudaError_t multiply(int variant, const Planes& planes, const Product& p,
 // ---- end linear
 // -----------------------------------------------------------------------------------------------------------------
 
+// The size of a split operand's memory.
+extern "C" int64_t linear_split_size(int variant, int64_t rows, int padded) {
+    return linear::Layout(linear::is_bytes(variant), nullptr, rows, padded).size;
+}
 // Splits x [M, K] and W [N, K]; M or N may be 0.
-extern "C" int linear_split(const float* x, int64_t x_stride, int M, void* x_hi, void* x_lo, float* undo_x,
-                            const float* w, int64_t w_stride, int N, void* w_hi, void* w_lo, float* undo_w, int K,
-                            int padded, void* stream) {
-    return linear::split({x, x_stride, M, static_cast<__half*>(x_hi), static_cast<__half*>(x_lo), undo_x},
-                         {w, w_stride, N, static_cast<__half*>(w_hi), static_cast<__half*>(w_lo), undo_w}, K, padded,
-                         static_cast<cudaStream_t>(stream));
+extern "C" int linear_split(int variant, const float* x, int64_t x_stride, int M, void* x_split, const float* w,
+                            int64_t w_stride, int N, void* w_split, int K, int padded, void* stream) {
+    using namespace linear;
+    const bool bytes = is_bytes(variant);
+    const Layout of_x(bytes, x_split, M, padded), of_w(bytes, w_split, N, padded);
+    const Operand first{x, x_stride, M, of_x.split}, second{w, w_stride, N, of_w.split};
+    const auto s = static_cast<cudaStream_t>(stream);
+#ifdef GALLERY_HOPPER
+    if (bytes) return split<true>(first, second, K, padded, s);
+#endif
+    return split<false>(first, second, K, padded, s);
 }
 // Whether the product's kernel splits x itself, so that linear_split needs to split W alone, if anything.
 extern "C" int linear_splits_inside(int variant, int M, int K, const float* x, int64_t x_stride) {
@@ -1176,31 +1533,33 @@ extern "C" int linear_splits_inside(int variant, int M, int K, const float* x, i
 #endif
 }
 // Memory for linear_multiply: how many ints of zeros it needs (which are zeros again after it) and how many floats.
-extern "C" void linear_room(int variant, int splits, int sms, int M, int N, int padded, int64_t* counts,
-                            int64_t* sums) {
+extern "C" void linear_room(int variant, int splits, int sms, int M, int N, int padded, int split_inside,
+                            int64_t* counts, int64_t* sums) {
     *counts = *sums = 0;
 #ifdef GALLERY_HOPPER
     using namespace linear;
     if (variant == PORTABLE || is_rows(variant)) return;
     const int width = width_of(variant);
     const int64_t items = int64_t((M + width - 1) / width) * ((N + 127) / 128) * splits;
-    const Shared shared = shared_tiles(items, splits, padded / BLOCK_K, sms);
-    *counts = 2 + MOST_TILES + 2 * MOST_SMS, *sums = int64_t(shared.tiles) * shared.parts * 128 * width;
+    if (!is_bytes(variant)) {
+        const Shared shared = shared_tiles(items, splits, padded / BLOCK_K, sms);
+        *sums = int64_t(shared.tiles) * shared.parts * 128 * width;
+    }
+    if (split_inside || *sums || is_bytes(variant)) *counts = COUNTS;
 #endif
 }
 extern "C" int linear_multiply(int variant, int splits, int sms, int M, int N, int K, int padded, const float* x,
-                               int64_t x_stride, const void* x_hi, const void* x_lo, const float* undo_x,
-                               const float* w, int64_t w_stride, const void* w_hi, const void* w_lo,
-                               const float* undo_w, int split_inside, int* counts, float* sums, const float* bias,
-                               const float* residual, int64_t residual_stride, float scale, int activation,
-                               float* partial, float* out, void* stream) {
+                               int64_t x_stride, void* x_split, const float* w, int64_t w_stride, void* w_split,
+                               int split_inside, int* counts, float* sums, const float* bias, const float* residual,
+                               int64_t residual_stride, float scale, int activation, float* partial, float* out,
+                               void* stream) {
     const linear::Product p{x,
                             w,
                             x_stride,
                             w_stride,
                             K,
-                            undo_x,
-                            undo_w,
+                            nullptr,
+                            nullptr,
                             out,
                             splits > 1 ? partial : nullptr,
                             M,
@@ -1208,8 +1567,9 @@ extern "C" int linear_multiply(int variant, int splits, int sms, int M, int N, i
                             padded,
                             splits,
                             {bias, residual, residual_stride, scale, activation}};
-    return linear::multiply(variant, {x_hi, x_lo, w_hi, w_lo}, p, split_inside, counts, sums, sms,
-                            static_cast<cudaStream_t>(stream));
+    const bool bytes = linear::is_bytes(variant);
+    return linear::multiply(variant, {bytes, x_split, M, padded}, {bytes, w_split, N, padded}, p, split_inside, counts,
+                            sums, sms, static_cast<cudaStream_t>(stream));
 }
 """
 
@@ -1238,18 +1598,17 @@ CPP_SOURCE = r"""
 #include <set>
 #include <utility>
 
-extern "C" int linear_split(const float* x, int64_t x_stride, int M, void* x_hi, void* x_lo, float* undo_x,
-                            const float* w, int64_t w_stride, int N, void* w_hi, void* w_lo, float* undo_w, int K,
-                            int padded, void* stream);
+extern "C" int64_t linear_split_size(int variant, int64_t rows, int padded);
+extern "C" int linear_split(int variant, const float* x, int64_t x_stride, int M, void* x_split, const float* w,
+                            int64_t w_stride, int N, void* w_split, int K, int padded, void* stream);
 extern "C" int linear_multiply(int variant, int splits, int sms, int M, int N, int K, int padded, const float* x,
-                               int64_t x_stride, const void* x_hi, const void* x_lo, const float* undo_x,
-                               const float* w, int64_t w_stride, const void* w_hi, const void* w_lo,
-                               const float* undo_w, int split_inside, int* counts, float* sums, const float* bias,
-                               const float* residual, int64_t residual_stride, float scale, int activation,
-                               float* partial, float* out, void* stream);
+                               int64_t x_stride, void* x_split, const float* w, int64_t w_stride, void* w_split,
+                               int split_inside, int* counts, float* sums, const float* bias, const float* residual,
+                               int64_t residual_stride, float scale, int activation, float* partial, float* out,
+                               void* stream);
 extern "C" int linear_splits_inside(int variant, int M, int K, const float* x, int64_t x_stride);
-extern "C" void linear_room(int variant, int splits, int sms, int M, int N, int padded, int64_t* counts,
-                            int64_t* sums);
+extern "C" void linear_room(int variant, int splits, int sms, int M, int N, int padded, int split_inside,
+                            int64_t* counts, int64_t* sums);
 
 namespace {
 void check_matrix(const torch::Tensor& t, const char* name) {
@@ -1267,20 +1626,11 @@ torch::Tensor made(const torch::Tensor& t, at::IntArrayRef shape, at::ScalarType
     return torch::empty(shape, t.options().dtype(type));
 #endif
 }
-// A split operand in one allocation: planes hi and lo [rows, K rounded up to 64] of fp16, then the rows' factors.
-torch::Tensor made_for(const torch::Tensor& t, int64_t rows, int64_t padded) {
-    const std::array<int64_t, 1> size{rows * (padded * 2 + 2)};
-    return made(t, at::IntArrayRef(size.data(), 1), torch::kFloat16);
+// Memory for the split that a variant's kernels take.
+torch::Tensor made_for(const torch::Tensor& t, int variant, int64_t rows, int64_t padded) {
+    const std::array<int64_t, 1> size{linear_split_size(variant, rows, static_cast<int>(padded))};
+    return made(t, at::IntArrayRef(size.data(), 1), torch::kUInt8);
 }
-struct Halves {
-    char *hi = nullptr, *lo = nullptr;
-    float* undo = nullptr;
-    Halves() = default;
-    Halves(const torch::Tensor& t, int64_t rows, int64_t padded) {
-        const int64_t plane = rows * padded * 2;
-        hi = static_cast<char*>(t.data_ptr()), lo = hi + plane, undo = reinterpret_cast<float*>(lo + plane);
-    }
-};
 
 // Zeros that a product leaves as zeros: one set a stream, whose kernels run one after the other. A graph under capture
 // gets its own, since it may be replayed beside anything.
@@ -1297,7 +1647,7 @@ torch::Tensor zeros_for(const torch::Tensor& x, int64_t count, cudaStream_t stre
     return zeros;
 }
 
-constexpr int FIRST_ROWS = 4, TORCH = 7;  // from FIRST_ROWS on no split is needed
+constexpr int FIRST_BYTES = 4, FIRST_ROWS = 7, TORCH = 10;  // from FIRST_ROWS on no split is needed
 struct Plan {
     int variant, splits, sms;
 };
@@ -1325,23 +1675,22 @@ torch::Tensor run(const torch::Tensor& x, int64_t M, int64_t stride, at::IntArra
     const int64_t N = w.size(0);
     const int K = static_cast<int>(w.size(1)), padded = static_cast<int>(padded_of(w));
     torch::Tensor x_made, w_made, partial, zeros, sums;
-    Halves xs, ws;
     bool inside = false;
     if (plan.variant < FIRST_ROWS) {
-        x_made = made_for(x, M, padded), xs = Halves(x_made, M, padded);
-        w_made = w_split ? *w_split : made_for(w, N, padded), ws = Halves(w_made, N, padded);
+        x_made = made_for(x, plan.variant, M, padded);
+        w_made = w_split ? *w_split : made_for(w, plan.variant, N, padded);
         // Beside a weight's split, that of x costs no launch of its own.
         inside = is_split && linear_splits_inside(plan.variant, static_cast<int>(M), K, x.data_ptr<float>(), stride);
         if (!inside) {
-            const int error = linear_split(x.data_ptr<float>(), stride, static_cast<int>(M), xs.hi, xs.lo, xs.undo,
-                                           w.data_ptr<float>(), w.stride(0), is_split ? 0 : static_cast<int>(N), ws.hi,
-                                           ws.lo, ws.undo, K, padded, stream);
+            const int error = linear_split(plan.variant, x.data_ptr<float>(), stride, static_cast<int>(M),
+                                           x_made.data_ptr(), w.data_ptr<float>(), w.stride(0),
+                                           is_split ? 0 : static_cast<int>(N), w_made.data_ptr(), K, padded, stream);
             C10_CUDA_CHECK(static_cast<cudaError_t>(error));
         }
         int64_t count = 0, floats = 0;
-        linear_room(plan.variant, plan.splits, plan.sms, static_cast<int>(M), static_cast<int>(N), padded, &count,
-                    &floats);
-        if (inside || floats) zeros = zeros_for(x, count, stream);
+        linear_room(plan.variant, plan.splits, plan.sms, static_cast<int>(M), static_cast<int>(N), padded, inside,
+                    &count, &floats);
+        if (count) zeros = zeros_for(x, count, stream);
         if (floats) sums = torch::empty({floats}, x.options());
     }
     auto out = made(x, shape, torch::kFloat32);
@@ -1351,7 +1700,8 @@ torch::Tensor run(const torch::Tensor& x, int64_t M, int64_t stride, at::IntArra
     }
     const int error = linear_multiply(
         plan.variant, plan.splits, plan.sms, static_cast<int>(M), static_cast<int>(N), K, padded, x.data_ptr<float>(),
-        stride, xs.hi, xs.lo, xs.undo, w.data_ptr<float>(), w.stride(0), ws.hi, ws.lo, ws.undo, inside,
+        stride, x_made.defined() ? x_made.data_ptr() : nullptr, w.data_ptr<float>(), w.stride(0),
+        w_made.defined() ? w_made.data_ptr() : nullptr, inside,
         zeros.defined() ? zeros.data_ptr<int>() : nullptr, sums.defined() ? sums.data_ptr<float>() : nullptr,
         bias ? bias->data_ptr<float>() : nullptr, residual ? residual->data_ptr<float>() : nullptr,
         residual ? residual->stride(0) : 0, static_cast<float>(scale), static_cast<int>(activation),
@@ -1365,9 +1715,9 @@ bool is_plain(const torch::Tensor& t, const torch::Tensor& beside) {
 }  // namespace
 
 // Memory for a weight's split, to be kept.
-torch::Tensor room(torch::Tensor w) {
+torch::Tensor room(torch::Tensor w, int64_t variant) {
     check_matrix(w, "the weight");
-    return made_for(w, w.size(0), padded_of(w));
+    return made_for(w, static_cast<int>(variant), w.size(0), padded_of(w));
 }
 
 torch::Tensor multiply(torch::Tensor x, torch::Tensor w, std::optional<torch::Tensor> w_split, bool is_split,
@@ -1405,7 +1755,7 @@ torch::Tensor by_torch(const torch::Tensor& x, const torch::Tensor& w, const tor
 }
 #endif
 
-// See known(). split(): the weight's split that is at hand, or null.
+// See known(). split(in bytes): the weight's split that is at hand, or null.
 template <typename Split>
 torch::Tensor attempt(const torch::Tensor& x, const torch::Tensor& w, Split split, const torch::Tensor* bias,
                       double scale, int64_t activation) {
@@ -1425,8 +1775,9 @@ torch::Tensor attempt(const torch::Tensor& x, const torch::Tensor& w, Split spli
         return none;
 #endif
     }
-    const torch::Tensor* const w_split = found->second.variant >= FIRST_ROWS ? nullptr : split();
-    if (!w_split && found->second.variant < FIRST_ROWS) return none;
+    const int variant = found->second.variant;
+    const torch::Tensor* const w_split = variant >= FIRST_ROWS ? nullptr : split(variant >= FIRST_BYTES);
+    if (!w_split && variant < FIRST_ROWS) return none;
     std::array<int64_t, 8> shape{M, N};
     const int64_t dims = x.dim();
     if (dims > 8) return none;
@@ -1437,8 +1788,8 @@ torch::Tensor attempt(const torch::Tensor& x, const torch::Tensor& w, Split spli
 }
 
 #ifdef WITH_PYTHON
-// What linear.py keeps of weights, once more: by the address of the Python object, which linear.py watches. It is
-// what it was while all of this is the same.
+// What linear.py keeps of weights, once more: by the address of the Python object, which linear.py watches, and whether
+// it is in bytes. It is what it was while all of this is the same.
 struct Kept {
     c10::weak_intrusive_ptr<c10::TensorImpl> of;
     uint32_t version;
@@ -1447,15 +1798,16 @@ struct Kept {
     torch::Tensor split;
     std::set<cudaStream_t> ready;  // the streams that run behind its making
 };
-std::map<PyObject*, Kept>& kept() {
-    static auto& all = *new std::map<PyObject*, Kept>;  // outlives CUDA: never freed
+using Of = std::pair<PyObject*, bool>;
+std::map<Of, Kept>& kept() {
+    static auto& all = *new std::map<Of, Kept>;  // outlives CUDA: never freed
     return all;
 }
 std::array<int64_t, 4> layout_of(const torch::Tensor& w) {
     return {w.size(0), w.size(1), w.stride(0), w.stride(1)};
 }
-const torch::Tensor* split_of(PyObject* object, const torch::Tensor& w) {
-    const auto found = kept().find(object);
+const torch::Tensor* split_of(PyObject* object, const torch::Tensor& w, bool in_bytes) {
+    const auto found = kept().find({object, in_bytes});
     if (found == kept().end() || w.is_inference()) return nullptr;
     const Kept& k = found->second;
     const auto* const impl = w.unsafeGetTensorImpl();
@@ -1480,7 +1832,7 @@ PyObject* attempt_for_python(PyObject*, PyObject* const* given, Py_ssize_t count
     const long activation = PyLong_AsLong(given[4]);
     if (PyErr_Occurred()) return nullptr;
     const torch::Tensor& w = THPVariable_Unpack(given[1]);
-    auto out = attempt(THPVariable_Unpack(given[0]), w, [&] { return split_of(given[1], w); },
+    auto out = attempt(THPVariable_Unpack(given[0]), w, [&](bool in_bytes) { return split_of(given[1], w, in_bytes); },
                        given[2] == Py_None ? nullptr : &THPVariable_Unpack(given[2]), scale, activation);
     if (!out.defined()) Py_RETURN_NONE;
     return THPVariable_Wrap(std::move(out));
@@ -1493,36 +1845,41 @@ PyMethodDef attempt_method = {"known", reinterpret_cast<PyCFunction>(reinterpret
 
 // The result where a plan for such operands is remembered and the weight's split is at hand or not needed, else an
 // undefined tensor: the way of all calls but the first, which costs the host one call. Contiguous operands.
-torch::Tensor known(torch::Tensor x, torch::Tensor w, std::optional<torch::Tensor> w_split,
-                    std::optional<torch::Tensor> bias, double scale, int64_t activation) {
-    return attempt(x, w, [&] { return w_split ? &*w_split : nullptr; }, bias ? &*bias : nullptr, scale, activation);
+torch::Tensor known(torch::Tensor x, torch::Tensor w, std::optional<torch::Tensor> w_halves,
+                    std::optional<torch::Tensor> w_bytes, std::optional<torch::Tensor> bias, double scale,
+                    int64_t activation) {
+    const auto split = [&](bool in_bytes) {
+        const auto& of = in_bytes ? w_bytes : w_halves;
+        return of ? &*of : nullptr;
+    };
+    return attempt(x, w, split, bias ? &*bias : nullptr, scale, activation);
 }
 
 #ifdef WITH_PYTHON
 // known() as a function that costs a twentieth to call and finds the split itself, or 0 where PyTorch's headers do not
 // let it be made; and what tells it of splits: that the current stream runs behind that of a weight, and that there is
-// none any more (of none of them: 0).
+// none any more.
 py::object quick() { return py::reinterpret_steal<py::object>(PyCFunction_New(&attempt_method, nullptr)); }
-void hold(py::object weight, torch::Tensor split) {
+void hold(py::object weight, torch::Tensor split, bool in_bytes) {
     const torch::Tensor& w = THPVariable_Unpack(weight.ptr());
     const auto stream = c10::cuda::getCurrentCUDAStream(w.device().index()).stream();
-    const auto found = kept().find(weight.ptr());
+    const Of of{weight.ptr(), in_bytes};
+    const auto found = kept().find(of);
     if (found != kept().end() && found->second.split.is_same(split)) {
         found->second.ready.insert(stream);
         return;
     }
-    kept().erase(weight.ptr());
-    kept().emplace(weight.ptr(), Kept{c10::weak_intrusive_ptr<c10::TensorImpl>(w.getIntrusivePtr()),
+    kept().erase(of);
+    kept().emplace(of, Kept{c10::weak_intrusive_ptr<c10::TensorImpl>(w.getIntrusivePtr()),
                                       w.unsafeGetTensorImpl()->version_counter().current_version(), w.data_ptr(),
                                       layout_of(w), split, {stream}});
 }
 void drop(int64_t id) {
-    if (id) kept().erase(reinterpret_cast<PyObject*>(id));
-    else kept().clear();
+    for (bool in_bytes : {false, true}) kept().erase({reinterpret_cast<PyObject*>(id), in_bytes});
 }
 #else
 int64_t quick() { return 0; }
-void hold(torch::Tensor weight, torch::Tensor split) {}
+void hold(torch::Tensor weight, torch::Tensor split, bool in_bytes) {}
 void drop(int64_t id) {}
 #endif
 """
@@ -1531,14 +1888,31 @@ ACTIVATIONS = {None: 0, "gelu": 1, "gelu_tanh": 2, "relu": 3, "silu": 4}
 BLOCK_K = 64
 
 
-PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128, ROWS_64, ROWS_128, ROWS_256, TORCH = range(8)
-VARIANTS = ("portable", "hopper 32", "hopper 64", "hopper 128", "rows 64", "rows 128", "rows 256", "torch")
-WIDTHS = {PORTABLE: 128, HOPPER_32: 32, HOPPER_64: 64, HOPPER_128: 128}
+PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128 = range(4)
+BYTES_32, BYTES_64, BYTES_128 = range(4, 7)
+ROWS_64, ROWS_128, ROWS_256, TORCH = range(7, 11)
+VARIANTS = (
+    "portable",
+    *(f"hopper {width}" for width in (32, 64, 128)),
+    *(f"bytes {width}" for width in (32, 64, 128)),
+    *(f"rows {side}" for side in (64, 128, 256)),
+    "torch",
+)
+WIDTHS = {PORTABLE: 128, HOPPER_32: 32, HOPPER_64: 64, HOPPER_128: 128, BYTES_32: 32, BYTES_64: 64, BYTES_128: 128}
 """Rows of x in a tile."""
 SIDES = {ROWS_64: 64, ROWS_128: 128, ROWS_256: 256}
 """Threads of `rows` side by side along K."""
+BYTES_COLUMNS = range(6144, (1 << 15) + 1)
+"""K from which bytes gain more than a few rows that they do not suit would cost, and up to which 32 bits hold sums."""
+BYTES_ROWS, BYTES_TILES = 64, 64
+"""The fewest rows of x and tiles of 128 x 128 for bytes: below, cuBLAS divides K and is as accurate as they are."""
 FEW_ROWS, MOST_ROWS = 16, 128
 """The most rows of x that `rows` multiplies at a time, and that it takes."""
+
+
+def is_bytes(variant: int) -> bool:
+    """Whether a variant multiplies in bytes; the other splits are in halves."""
+    return BYTES_32 <= variant <= BYTES_128
 
 
 @dataclass(frozen=True)
@@ -1553,10 +1927,11 @@ class Plan:
     def __str__(self) -> str:
         if self.variant == TORCH:
             return "torch: F.linear, which was measured to be faster here"
+        in_bytes = " in bytes" if is_bytes(self.variant) else ""
         kernel = {
             PORTABLE: "split x, then portable: mma.sync, 128 x 128 tiles",
             **{v: f"rows: plain float32, W read once as it is, {side} threads abreast" for v, side in SIDES.items()},
-        }.get(self.variant, f"split x, then hopper: wgmma, 128 x {WIDTHS.get(self.variant)} tiles")
+        }.get(self.variant, f"split x{in_bytes}, then hopper: wgmma, 128 x {WIDTHS.get(self.variant)} tiles")
         return f"{kernel}, K in {self.splits} part{'s' if self.splits > 1 else ''}"
 
 
@@ -1586,7 +1961,7 @@ def recipes(M: int, N: int, K: int, sms: int, hopper: bool) -> dict[str, Plan]:
     """Every plan that is worth measuring, by a name that means the same at another shape. "rule" is the rule's."""
     found = {"rule": _rule(M, N, K, sms, hopper)}
     steps = -(-K // BLOCK_K)
-    for variant in _tensor_variants(M, hopper):
+    for variant in _tensor_variants(M, N, K, hopper):
         for splits in (1, 2, 3, 4, 8, 16, 32):
             if splits == 1 or (splits * 4 <= steps and splits * M * N <= 1 << 26):
                 found[f"{VARIANTS[variant]} / {splits}"] = Plan(variant, splits)
@@ -1599,10 +1974,14 @@ def recipes(M: int, N: int, K: int, sms: int, hopper: bool) -> dict[str, Plan]:
     return found
 
 
-def _tensor_variants(M: int, hopper: bool) -> tuple[int, ...]:
-    """The tensor cores' kernels whose tiles are not for the most part empty."""
-    hoppers = tuple(v for v in (HOPPER_32, HOPPER_64, HOPPER_128) if v == HOPPER_32 or WIDTHS[v] < 4 * M)
-    return hoppers if hopper else (PORTABLE,)
+def _tensor_variants(M: int, N: int, K: int, hopper: bool) -> tuple[int, ...]:
+    """The tensor cores' kernels that suit such operands, and whose tiles are not for the most part empty."""
+    if not hopper:
+        return (PORTABLE,)
+    tiles = -(-M // 128) * -(-N // 128)
+    in_bytes = K in BYTES_COLUMNS and M >= BYTES_ROWS and tiles >= BYTES_TILES
+    hoppers = (HOPPER_32, HOPPER_64, HOPPER_128, *((BYTES_32, BYTES_64, BYTES_128) if in_bytes else ()))
+    return tuple(v for v in hoppers if WIDTHS[v] == 32 or WIDTHS[v] < 4 * M)
 
 
 def _row_splits(K: int, splits: int, side: int) -> int:
@@ -1622,11 +2001,21 @@ def _rows_rule(M: int, N: int, K: int, sms: int) -> Plan:
     return Plan(variant, _row_splits(K, max(1, min(16, sms // groups, K // 4096)), SIDES[variant]))
 
 
-STEP_US = {PORTABLE: 3.3, HOPPER_32: 0.5, HOPPER_64: 0.6, HOPPER_128: 1.1}
+STEP_US = {
+    PORTABLE: 3.3,
+    HOPPER_32: 0.5,
+    HOPPER_64: 0.6,
+    HOPPER_128: 1.1,
+    BYTES_32: 0.45,
+    BYTES_64: 0.52,
+    BYTES_128: 1.0,
+}
 """Microseconds that a multiprocessor takes for 64 columns of a tile; read off an H200's times, but for the portable
 kernel's."""
-END_US = {PORTABLE: 6.0, HOPPER_32: 1.5, HOPPER_64: 2.5, HOPPER_128: 5.0}
+END_US = {PORTABLE: 6.0, HOPPER_32: 1.5, HOPPER_64: 2.5, HOPPER_128: 5.0, BYTES_32: 1.5, BYTES_64: 2.5, BYTES_128: 5.0}
 """And for a tile's epilogue."""
+LEFT_US = 4.0
+"""Of the two kernels behind that of bytes, where it leaves nothing to them."""
 BYTES_A_US = 4.1e6
 """Of device memory (H200)."""
 SECOND_US = 8.0
@@ -1644,7 +2033,7 @@ def _rule(M: int, N: int, K: int, sms: int, hopper: bool) -> Plan:
     steps = -(-K // BLOCK_K)
     floor = N * K * 4 / BYTES_A_US
     best: tuple[float, Plan] | None = None
-    for variant in _tensor_variants(M, hopper):
+    for variant in _tensor_variants(M, N, K, hopper):
         tiles = -(-M // WIDTHS[variant]) * -(-N // 128)
         for splits in range(1, max(1, min(steps // 4, 64)) + 1):
             full, left = divmod(tiles * splits, sms)
@@ -1653,6 +2042,7 @@ def _rule(M: int, N: int, K: int, sms: int, hopper: bool) -> Plan:
                 waves = full + 1 / min(sms // left, 8)  # blocks share the tiles that are left
             busy = waves * (-(-steps // splits) * STEP_US[variant] + END_US[variant])
             more = SECOND_US + splits * M * N * 8 / BYTES_A_US if splits > 1 else 0.0
+            more += LEFT_US if is_bytes(variant) else 0.0
             cost = max(busy, floor) + more
             if best is None or cost < best[0]:
                 best = (cost, Plan(variant, splits))
@@ -1716,27 +2106,29 @@ class _Prepared:
     storage: Any
     """Held so that no other tensor can come to lie at the same address."""
     split: torch.Tensor
-    """Its planes, and the factors that undo the scaling."""
+    """Its planes, and what is known of its rows."""
     stream: int
     ready: Any
     """The stream that split the weight, and the event that tells others when it has."""
 
 
-_prepared: dict[int, _Prepared] = {}
+_prepared: dict[tuple[int, bool], _Prepared] = {}
+"""By a weight's id, and whether the split is in bytes."""
 
 
 def forget(weight: torch.Tensor | None = None) -> None:
     """Drop the split of ``weight`` (of all weights): needed after a write that PyTorch does not count
     (``weight.data``, raw pointers)."""
     if weight is None:
-        for key in tuple(_prepared):
+        for key, _ in tuple(_prepared):
             _drop(key)
     else:
         _drop(id(weight))
 
 
 def _drop(key: int) -> None:
-    if _prepared.pop(key, None) is not None:
+    held = [_prepared.pop((key, in_bytes), None) for in_bytes in (False, True)]
+    if any(held):
         extension().drop(key)
 
 
@@ -1745,16 +2137,16 @@ def may_keep(weight: torch.Tensor) -> bool:
     return not (weight.is_inference() or torch.cuda.is_current_stream_capturing())
 
 
-def prepared(weight: torch.Tensor) -> torch.Tensor | None:
-    """The weight's split, where one is kept and holds."""
-    known = _prepared.get(id(weight))
+def prepared(weight: torch.Tensor, in_bytes: bool) -> torch.Tensor | None:
+    """The weight's split, in bytes or in halves, where one is kept and holds."""
+    known = _prepared.get((id(weight), in_bytes))
     if known is None or known.of() is not weight or known.state != _state(weight) or not may_keep(weight):
         return None
     if _stream_of(weight.device.index or 0) != known.stream:
         stream = torch.cuda.current_stream(weight.device)
         stream.wait_event(known.ready)
         known.split.record_stream(stream)
-        extension().hold(weight, known.split)
+        extension().hold(weight, known.split, in_bytes)
     return known.split
 
 
@@ -1781,15 +2173,15 @@ def _watch_optimisers() -> None:
     register_optimizer_step_post_hook(stepped)
 
 
-def kept(weight: torch.Tensor, made: torch.Tensor) -> None:
-    """Keep ``made``, which now holds the weight's split."""
+def kept(weight: torch.Tensor, made: torch.Tensor, in_bytes: bool) -> None:
+    """Keep ``made``, which now holds the weight's split, in bytes or in halves."""
     _watch_optimisers()
     stream, ready = _stream_of(weight.device.index or 0), torch.cuda.Event()
     ready.record(torch.cuda.current_stream(weight.device))
     key = id(weight)
     of = weakref.ref(weight, lambda _: _drop(key))
-    _prepared[key] = _Prepared(of, _state(weight), weight.untyped_storage(), made, stream, ready)
-    extension().hold(weight, made)
+    _prepared[key, in_bytes] = _Prepared(of, _state(weight), weight.untyped_storage(), made, stream, ready)
+    extension().hold(weight, made, in_bytes)
 
 
 def _first_known(
@@ -1808,7 +2200,9 @@ def _known_to_any(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, scale: float, number: int
 ) -> torch.Tensor | None:
     """``known`` where it cannot be made of PyTorch's own headers."""
-    y: torch.Tensor | None = extension().known(x, weight, prepared(weight), bias, scale, number)
+    y: torch.Tensor | None = extension().known(
+        x, weight, prepared(weight, False), prepared(weight, True), bias, scale, number
+    )
     return y
 
 
@@ -1880,14 +2274,14 @@ def _planned(
     if chosen.variant == TORCH:
         return _by_torch(x, weight, bias, activation, scale, residual)
     rows = rows if rows.stride(1) == 1 or K == 1 else rows.contiguous()
-    split, is_split, given_weight = None, False, weight
+    split, is_split, given_weight, in_bytes = None, False, weight, is_bytes(chosen.variant)
     if weight.stride(1) != 1 and K > 1:  # a copy each time: its split is not kept
         weight = weight.contiguous()
     elif chosen.variant not in SIDES:
-        split = prepared(weight)
+        split = prepared(weight, in_bytes)
         is_split = split is not None
         if split is None and may_keep(weight):
-            split = extension().room(weight)
+            split = extension().room(weight, chosen.variant)
     out = extension().multiply(
         rows,
         weight,
@@ -1902,7 +2296,7 @@ def _planned(
         sms,
     )
     if split is not None and not is_split:
-        kept(given_weight, split)
+        kept(given_weight, split, in_bytes)
     return out if flat else out.reshape(shape)
 
 
