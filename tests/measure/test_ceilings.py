@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from kernelwright.build import toolchain
 from kernelwright.errors import MachineError
 from kernelwright.measure import ceilings
 from kernelwright.measure.records import Ceiling, Ceilings
@@ -50,6 +52,17 @@ def test_a_damaged_file_is_as_good_as_none(place: Path) -> None:
     ceilings._keep(path, MADE)
     path.write_text(path.read_text()[:40])
     assert ceilings.kept() is None
+
+
+@pytest.mark.parametrize(("capability", "instruction"), [((8, 0), "mma.sync"), ((9, 0), "wgmma.mma_async")])
+def test_products_of_bytes_are_built_for_each_architecture(
+    capability: tuple[int, int], instruction: str, tmp_path: Path
+) -> None:
+    to = tmp_path / "products.ptx"
+    flags = [flag.replace("code=sm_", "code=compute_") for flag in ceilings.flags(*capability)]  # as PTX
+    command = [str(toolchain.find().nvcc), "-O3", "-ptx", *flags, str(ceilings.BYTES), "-o", str(to)]
+    subprocess.run(command, check=True, capture_output=True)
+    assert f"{instruction}." in to.read_text() and ".s8.s8" in to.read_text()
 
 
 def test_measuring_without_a_gpu_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,17 @@ def test_an_fp32_product_has_two_arithmetic_limits_and_the_split_one_is_less() -
     assert found.limit_ms == found.arithmetic_ms["fp16x3"]
 
 
+def test_six_products_of_bytes_are_a_way_where_their_rate_is_known() -> None:
+    work = Work(read_bytes=302_022_656, written_bytes=33_554_432, flops={"fp32": 137_438_953_472})
+    slow = limits.limit(work, ceilings(read=4704.0, write=4684.0, fp32=51.4, fp16=752.0, int8=1400.0), {})
+    fast = limits.limit(work, ceilings(read=4704.0, write=4684.0, fp32=51.4, fp16=752.0, int8=1800.0), {})
+    assert slow is not None and fast is not None
+    assert slow.arithmetic_ms["int8x6"] == pytest.approx(6 * 137.439 / 1400.0, abs=1e-3)
+    assert (slow.kind, fast.kind) == ("arithmetic:fp16x3", "arithmetic:int8x6")
+    assert fast.limit_ms == pytest.approx(6 * 137.439 / 1800.0, abs=1e-3)
+    assert limits.in_words(fast.kind) == "arithmetic in int8x6"
+
+
 def test_where_the_tensor_cores_are_not_known_fp32_binds() -> None:
     work = Work(read_bytes=1000, written_bytes=0, flops={"fp32": 10**12})
     found = limits.limit(work, ceilings(read=4000.0, write=4000.0, fp32=50.0), {})

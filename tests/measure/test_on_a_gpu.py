@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelwright.measure import ceilings
 from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.records import ComparisonWord, Reason, Timing
 from kernelwright.measure.run import run
@@ -39,6 +40,14 @@ def test_a_twin_of_the_reference_is_the_same() -> None:
     assert timing.card.readings > 5
     assert timing.limit is not None
     assert 0.05 < timing.limit.fraction["candidate"] <= 1.02
+
+
+def test_each_ceiling_is_measured_in_its_unit() -> None:
+    found = ceilings.measure().ceilings
+    units = {"read": "GB/s", "write": "GB/s", "copy": "GB/s", "l2": "GB/s", "launch": "ms", "int8": "TOP/s"}
+    units |= dict.fromkeys(("fp64", "fp32", "tf32", "bf16", "fp16"), "TFLOP/s")
+    assert {name: found[name].unit for name in units} == units
+    assert all(0 < one.best < float("inf") for one in found.values())
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,9 @@ from kernelwright.measure.statistics import median
 from kernelwright.records import from_json, to_json
 from kernelwright.settings import cache_folder
 
-SOURCE = Path(__file__).parent / "native" / "ceilings.cu"
+NATIVE = Path(__file__).parent / "native"
+MEMORY, BYTES = NATIVE / "ceilings.cu", NATIVE / "products.cu"
+"""Kernels of the memory, and of products of signed bytes."""
 MOST_BYTES = 4 << 30
 """Of one buffer: long against a launch, short against patience."""
 L2_BYTES = 8 << 20
@@ -68,7 +70,9 @@ _WAYS = (
 
 _SHAPES = ((8192, 8192, 8192), (4096, 4096, 4096), (1024, 8192, 8192))
 """M, N, K of products. A long one runs into the power cap within one launch, a short one does not fill the device."""
-_PRODUCTS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8")
+_PRODUCTS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
+_BYTE_PASSES = (500, 2000)
+"""Of the kernel of bytes: about 0.3 and 1.1 ms on an H200."""
 
 
 def measure(progress: Callable[[str], None] = lambda words: None) -> Ceilings:
@@ -125,7 +129,7 @@ class _Trial:
 
     name: str
     amount: float
-    """GB or TFLOP of one call; 0 for the launch, whose figure is the time itself."""
+    """GB, TFLOP or TOP of one call; 0 for the launch, whose figure is the time itself."""
     run: Callable[[], Any]
     how: str
     burst_ms: float
@@ -140,7 +144,7 @@ def _memory(progress: Callable[[str], None]) -> Iterator[_Trial]:
     import torch
 
     progress("building the memory kernels")
-    library = _library()
+    library = _library(MEMORY)
     size = min(MOST_BYTES, torch.cuda.mem_get_info(0)[0] // 4) // (1 << 20) << 20
     one = torch.rand(size // 4, device="cuda:0")
     two = torch.empty_like(one)
@@ -180,30 +184,32 @@ def _memory(progress: Callable[[str], None]) -> Iterator[_Trial]:
     yield _burst("write", size / 1e9, lambda: two.fill_(1.5), "torch.Tensor.fill_")
 
 
-def _library() -> ctypes.CDLL:
-    """ceilings.cu, built for this device and kept."""
+def _library(source: Path) -> ctypes.CDLL:
+    """One of the sources, built for this device and kept."""
     import torch
 
     from kernelwright.build import toolchain
     from kernelwright.build.cache import digest, obtain
 
-    major, minor = torch.cuda.get_device_capability(0)
     tools = toolchain.find()
-    arch = f"sm_{major}{minor}"
-    command = [str(tools.nvcc), "-O3", "-shared", "-Xcompiler", "-fPIC", f"-arch={arch}"]
+    command = [str(tools.nvcc), "-O3", "-shared", "-Xcompiler", "-fPIC", *flags(*torch.cuda.get_device_capability(0))]
 
     def make(folder: Path) -> None:
         answer = subprocess.run(
-            [*command, str(SOURCE), "-o", str(folder / "ceilings.so")], capture_output=True, text=True, check=False
+            [*command, str(source), "-o", str(folder / "ceilings.so")], capture_output=True, text=True, check=False
         )
         if answer.returncode != 0:
-            raise MachineError("nvcc could not build the memory kernels:\n" + answer.stderr[-2000:])
+            raise MachineError(f"nvcc could not build {source.name}:\n" + answer.stderr[-2000:])
 
-    name = digest(SOURCE.read_bytes(), *command, tools.version)
+    name = digest(source.read_bytes(), *command, tools.version)
     folder, _ = obtain("ceilings", name, make)
-    library = ctypes.CDLL(str(folder / "ceilings.so"))
-    library.kw_ceiling.restype = ctypes.c_int
-    return library
+    return ctypes.CDLL(str(folder / "ceilings.so"))
+
+
+def flags(major: int, minor: int) -> list[str]:
+    """nvcc's for a device of this capability: Hopper's tensor cores are reached by instructions of its own alone."""
+    arch, own = f"{major}{minor}", "a" if (major, minor) == (9, 0) else ""
+    return [f"-gencode=arch=compute_{arch}{own},code=sm_{arch}{own}", *(["-DKW_WGMMA"] if own else [])]
 
 
 # ---- products ------------------------------------------------------------------------------------------------------
@@ -219,6 +225,32 @@ def _products(progress: Callable[[str], None]) -> Iterator[_Trial]:
                 continue
             how = f"cuBLAS, {m} x {n} x {k}, normal random data"
             yield _burst(name, 2 * m * n * k / 1e12, run, how)
+    yield from _bytes(progress)
+
+
+def _bytes(progress: Callable[[str], None]) -> Iterator[_Trial]:
+    """The tensor cores' own rate with random signed bytes: the library's products reach half of it on an H200."""
+    import torch
+
+    if torch.cuda.get_device_capability(0) < (8, 0):
+        return
+    library = _library(BYTES)
+    out = torch.zeros((), dtype=torch.int32, device="cuda:0")
+    operations = ctypes.c_int64()
+
+    def call(passes: int) -> Callable[[], None]:
+        def launch() -> None:
+            status = int(library.kw_products(passes, ctypes.c_void_p(out.data_ptr()), ctypes.byref(operations)))
+            if status != 0:
+                raise MachineError(f"the kernel of products of bytes failed with CUDA error {status}")
+
+        return launch
+
+    for passes in _BYTE_PASSES:
+        progress(f"measuring int8: {passes} passes over random bytes")
+        launch = call(passes)
+        launch()
+        yield _burst("int8", operations.value / 1e12, launch, "signed bytes, random, from shared memory or registers")
 
 
 def _product(name: str, m: int, n: int, k: int) -> Callable[[], Any]:
@@ -226,6 +258,9 @@ def _product(name: str, m: int, n: int, k: int) -> Callable[[], Any]:
 
     dtype = {"fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}.get(name, torch.float32)
     a, b = (torch.randn(shape, device="cuda:0", dtype=torch.float32) for shape in ((m, k), (k, n)))
+    if name == "int8":
+        low, high = (t.mul(40).clamp(-128, 127).to(torch.int8) for t in (a, b.t().contiguous()))
+        return lambda: torch._int_mm(low, high.t())
     if name == "fp8":
         one = torch.ones((), device="cuda:0")
         # The library wants the second factor with its columns contiguous.
@@ -260,7 +295,7 @@ def _sustained(trial: _Trial, sampler: Sampler) -> Ceiling:
     """The trial's ceiling: its burst or better, and what it holds over ``SUSTAINED_SECONDS``, with the clock then."""
     if not trial.amount:
         return Ceiling(trial.name, "ms", trial.burst_ms, None, trial.how)
-    unit = "TFLOP/s" if trial.name in _PRODUCTS else "GB/s"
+    unit = "TOP/s" if trial.name == "int8" else "TFLOP/s" if trial.name in _PRODUCTS else "GB/s"
     batch = max(1, int(20 / max(trial.burst_ms, 1e-3)))
     began, at = time.perf_counter(), time.monotonic_ns()
     times: list[float] = []
@@ -314,7 +349,7 @@ def _uuid() -> str:
 def _file(uuid: str, driver: str) -> Path:
     from kernelwright.build.cache import digest
 
-    name = digest(uuid, driver, SOURCE.read_bytes(), Path(__file__).read_bytes())
+    name = digest(uuid, driver, *(path.read_bytes() for path in (MEMORY, BYTES, Path(__file__))))
     return cache_folder() / "ceilings" / f"{name}.json"
 
 

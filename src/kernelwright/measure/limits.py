@@ -4,8 +4,10 @@ Why: "fast" means little without "how fast could it be". The rule: pure arithmet
 time, so each term takes the best rate ever measured, terms that can overlap are not added, and an output that fits in
 the L2 need not have reached the memory when a run ends. Where the memory and a unit bind equally, the larger wins.
 
-An fp32 product has two limits, because two ways of computing it are fp32-accurate: the ordinary fp32 units, and three
-fp16 products on the tensor cores with the sums promoted to fp32 (Ootomo & Yokota, arXiv 2203.03341).
+An fp32 product has three limits, because three ways of computing it are fp32-accurate: the ordinary fp32 units; three
+fp16 products on the tensor cores with the sums promoted to fp32 (Ootomo & Yokota, arXiv 2203.03341); and, where no
+element stands out of its row or column by orders of magnitude, six products of signed bytes with exact sums, of the
+nine of 24-bit integers (Ootomo, Ozaki & Yokota, arXiv 2306.11975). The gallery's `linear` has all three.
 """
 
 from __future__ import annotations
@@ -15,12 +17,11 @@ from collections.abc import Mapping
 from kernelwright.device.specs import DeviceSpec
 from kernelwright.measure.records import Ceiling, Ceilings, Limit, Work
 
-SPLIT = "fp16x3"
-SPLIT_PRODUCTS = 3
+HALVES, BYTES = "fp16x3", "int8x6"
 
 _UNITS: dict[str, tuple[tuple[str, str, int], ...]] = {
     "fp64": (("fp64", "fp64", 1),),
-    "fp32": (("fp32", "fp32", 1), (SPLIT, "fp16", SPLIT_PRODUCTS)),
+    "fp32": (("fp32", "fp32", 1), (HALVES, "fp16", 3), (BYTES, "int8", 6)),
     "fp16": (("fp16", "fp16", 1),),
     "bf16": (("bf16", "bf16", 1),),
     "fp8": (("fp8", "fp8", 1),),
@@ -57,7 +58,7 @@ def limit(work: Work, ceilings: Ceilings, device_ms: Mapping[str, float]) -> Lim
 
 
 def in_words(kind: str) -> str:
-    """``memory traffic``, ``one launch``, ``arithmetic in fp16x3``."""
+    """``memory traffic``, ``one launch``, ``arithmetic in int8x6``."""
     plain = {"memory": "memory traffic", "launch": "one launch"}
     return plain.get(kind) or f"arithmetic in {kind.partition(':')[2]}"
 
@@ -97,9 +98,10 @@ def from_data_sheet(sheet: DeviceSpec, *, driver: str = "") -> Ceilings:
     found = {
         name: Ceiling(name, "GB/s", bandwidth, None, "data sheet") for name in ("read", "write", "copy") if bandwidth
     }
-    for dtype in ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8"):
+    for dtype in ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"):
         if peaks.get(dtype):
-            found[dtype] = Ceiling(dtype, "TFLOP/s", peaks[dtype], None, "data sheet")
+            unit = "TOP/s" if dtype == "int8" else "TFLOP/s"
+            found[dtype] = Ceiling(dtype, unit, peaks[dtype], None, "data sheet")
     return Ceilings(
         device=sheet.name,
         driver=driver,

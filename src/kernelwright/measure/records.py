@@ -194,9 +194,9 @@ class Ceiling:
     """One measured ceiling of this device."""
 
     name: str
-    """``read`` | ``write`` | ``copy`` | ``l2`` | ``launch``, or the dtype of a product: ``fp64`` … ``fp8``."""
+    """``read`` | ``write`` | ``copy`` | ``l2`` | ``launch``, or a product's dtype: ``fp64`` … ``fp8``, ``int8``."""
     unit: str
-    """``GB/s`` | ``TFLOP/s`` | ``ms``."""
+    """``GB/s`` | ``TFLOP/s`` | ``TOP/s`` | ``ms``."""
     best: float
     """In a short burst, at the best clock."""
     sustained: float | None
@@ -229,7 +229,8 @@ class Limit:
     """``memory`` | ``arithmetic:<unit>`` | ``launch``."""
     memory_ms: float
     arithmetic_ms: dict[str, float]
-    """By way of computing: ``fp32``, ``fp16x3`` (three fp16 products, as accurate as fp32), ``bf16``, …"""
+    """By way of computing: ``fp32``, ``fp16x3`` and ``int8x6`` (three products of fp16 numbers and six of bytes, as
+    accurate as fp32), ``bf16``, …"""
     launch_ms: float
     fraction: dict[str, float]
     """Contestant to limit over its device time: 1.0 stands at the limit."""
