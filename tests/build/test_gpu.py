@@ -97,6 +97,7 @@ def test_the_last_level_of_optimisation_counts_and_none_is_none(flags: list[str]
         (("-O3",), "-O3", []),
         (("-O3", "-Xcompiler", "-O1"), "-O3", []),
         (("-O 2", "-Xcompiler=-fopenmp,-march=native"), "-O2", ["-fopenmp", "-march=native"]),
+        (("-O3", "--threads=2"), "-O3", []),
     ],
 )
 def test_host_code_is_compiled_at_the_level_that_nvcc_would_take(
@@ -148,3 +149,36 @@ def test_an_object_holds_machine_code_for_the_device_itself(chain: toolchain.Too
     assert image in made.read_bytes()
     assert low.image is not None
     assert low.image.read_bytes()[:4] == b"\x7fELF"
+
+
+@pytest.mark.emu
+def test_kernels_assembled_side_by_side_have_the_machine_code_and_facts_of_one_after_the_other(
+    chain: toolchain.Toolchain, tmp_path: Path
+) -> None:
+    body = "x[threadIdx.x] = sinf(x[threadIdx.x]) * {0}.f; for (int i = 0; i < {0}; ++i) x[i * 32] += x[i];"
+    text = "\n".join(f"__global__ void k{i}(float* x) {{ {body.format(i)} }}" for i in range(1, 7))
+    made = []
+    for name, flags in (("one", ["-Xptxas=-split-compile=1"]), ("many", [])):
+        source = tmp_path / name / "cuda.cu"
+        source.parent.mkdir()
+        source.write_text(text)
+        steps = nvcc.plan(chain, source, flags, arch="sm_90", salt="")
+        steps.run(steps.host_preprocess, steps.lower, steps.device_preprocess, steps.compile)
+        facts = {fact.name: fact for fact in ptxas.facts(steps, "sm_90")}
+        made.append((facts, functions((source.parent / ptxas.CUBIN).read_bytes())))
+    assert made[0] == made[1]
+    assert len(made[0][0]) == 6 and len(made[0][1]) == 6
+
+
+def functions(cubin: bytes) -> dict[str, bytes]:
+    """The code of each function in an ELF file: sections ``.text.NAME``, by name."""
+    (at,) = struct.unpack_from("<Q", cubin, 40)
+    size, count, names = struct.unpack_from("<HHH", cubin, 58)
+    headers = [struct.unpack_from("<IIQQQQ", cubin, at + i * size) for i in range(count)]
+    found = {}
+    for name, _, _, _, offset, length in headers:
+        start = headers[names][4] + name
+        word = cubin[start : cubin.index(b"\0", start)].decode()
+        if word.startswith(".text."):
+            found[word] = cubin[offset : offset + length]
+    return found

@@ -44,7 +44,7 @@ def test_parameter_names_are_the_candidates_own() -> None:
 
 
 def test_targets_are_taken_out_of_the_flags() -> None:
-    flags = split(("-O3 -gencode arch=compute_80,code=sm_80", "-arch=sm_90", "--use_fast_math"))
+    flags = split(("-O3 -gencode arch=compute_80,code=sm_80", "-arch=sm_90", "--use_fast_math", "--threads=2", "-t 4"))
     assert without_targets(flags) == ["-O3", "--use_fast_math"]
 
 

@@ -120,16 +120,20 @@ def optimisation(flags: Sequence[str]) -> str:
 
 
 _TARGET = re.compile(r"^(-gencode|--generate-code|-arch|--gpu-architecture|-code|--gpu-code)(=.*)?$")
+_THREADS = re.compile(r"^(-t|--threads)(=.*)?$")
 
 
 def without_targets(flags: list[str]) -> list[str]:
-    """``flags`` without those that choose a GPU: the emulated device needs PTX for one target only."""
+    """``flags`` without those that choose GPUs, and how many are compiled for at once: here it is one at a time.
+
+    (With ``--threads`` nvcc's steps write their words to files of its own, in commands that end otherwise.)
+    """
     kept: list[str] = []
     skip = False
     for flag in flags:
         if skip:
             skip = False
-        elif found := _TARGET.match(flag):
+        elif found := _TARGET.match(flag) or _THREADS.match(flag):
             skip = not found[2]
         else:
             kept.append(flag)

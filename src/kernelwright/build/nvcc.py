@@ -87,8 +87,9 @@ def plan(toolchain: Toolchain, source: Path, flags: Sequence[str], *, arch: str,
     refuses the flags.
     """
     folder = source.parent
+    many = [] if any("split-compile" in flag for flag in flags) else at_once(toolchain.version)
     command = [
-        *(str(toolchain.nvcc), "-c", target_flag(arch), "-lineinfo", *flags),
+        *(str(toolchain.nvcc), "-c", target_flag(arch), "-lineinfo", *many, *flags),
         *(source.name, "-o", "unit.o", "--keep", "--keep-dir", ".", "--dryrun"),
     ]
     output = run_command(command, folder=folder, environment=clean_environment())
@@ -126,6 +127,15 @@ def plan(toolchain: Toolchain, source: Path, flags: Sequence[str], *, arch: str,
         fatbin=folder / _file(names["compile"], "--include_file_name"),
         **names,
     )
+
+
+def at_once(version: str) -> list[str]:
+    """nvcc's flag that lets ptxas assemble a unit's kernels side by side, from the first version that was tried on.
+
+    The machine code is the same (13.0, all 82 kernels of the gallery's ``linear``); it took 22 s instead of 27 on two
+    cores. nvcc's own ``--split-compile`` makes other code.
+    """
+    return ["-Xptxas=-split-compile=0"] if int(version.split(".")[0]) >= 13 else []
 
 
 def target_flag(arch: str) -> str:
