@@ -686,65 +686,31 @@ __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address) {
     return static_cast<uint64_t>((address & 0x3ffff) >> 4) | (uint64_t(1) << 16) | (uint64_t(1024 >> 4) << 32) |
            (uint64_t(1) << 62);
 }
-#define D4(HOW, i) HOW(d[i]), HOW(d[i + 1]), HOW(d[i + 2]), HOW(d[i + 3])
-#define D16(i) D4("+f", i), D4("+f", i + 4), D4("+f", i + 8), D4("+f", i + 12)
-#define I16(i) D4("+r", i), D4("+r", i + 4), D4("+r", i + 8), D4("+r", i + 12)
 // d (64 x 128, 64 x 64 or 64 x 32, a warpgroup's registers) = a (64 x 16 halves or 32 bytes) * b^T (as many x n), added
-// to d unless `add` is 0
-__device__ __forceinline__ void wgmma(float (&d)[64], uint64_t a, uint64_t b, int add) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,"
-        "%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,"
-        "%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
-        ", %64, %65, p, 1, 1, 0, 0;\n}\n"
-        : D16(0), D16(16), D16(32), D16(48)
-        : "l"(a), "l"(b), "r"(add));
-}
-__device__ __forceinline__ void wgmma(float (&d)[32], uint64_t a, uint64_t b, int add) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,"
-        "%27,%28,%29,%30,%31}"
-        ", %32, %33, p, 1, 1, 0, 0;\n}\n"
-        : D16(0), D16(16)
-        : "l"(a), "l"(b), "r"(add));
-}
-__device__ __forceinline__ void wgmma(float (&d)[16], uint64_t a, uint64_t b, int add) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
-        ", %16, %17, p, 1, 1, 0, 0;\n}\n"
-        : D16(0)
-        : "l"(a), "l"(b), "r"(add));
-}
-__device__ __forceinline__ void wgmma(int (&d)[64], uint64_t a, uint64_t b, int add) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,"
-        "%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,"
-        "%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
-        ", %64, %65, p;\n}\n"
-        : I16(0), I16(16), I16(32), I16(48)
-        : "l"(a), "l"(b), "r"(add));
-}
-__device__ __forceinline__ void wgmma(int (&d)[32], uint64_t a, uint64_t b, int add) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,"
-        "%27,%28,%29,%30,%31}"
-        ", %32, %33, p;\n}\n"
-        : I16(0), I16(16)
-        : "l"(a), "l"(b), "r"(add));
-}
-__device__ __forceinline__ void wgmma(int (&d)[16], uint64_t a, uint64_t b, int add) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
-        ", %16, %17, p;\n}\n"
-        : I16(0)
-        : "l"(a), "l"(b), "r"(add));
-}
+// to d unless `add` is 0. A, B and ADD: the numbers of the operands behind d.
+#define REGISTERS16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define REGISTERS32 REGISTERS16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define REGISTERS64                                                                                                \
+    REGISTERS32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47" \
+                ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define D4(HOW, i) HOW(d[i]), HOW(d[i + 1]), HOW(d[i + 2]), HOW(d[i + 3])
+#define D16(HOW, i) D4(HOW, i), D4(HOW, i + 4), D4(HOW, i + 8), D4(HOW, i + 12)
+#define OPERANDS16(HOW) D16(HOW, 0)
+#define OPERANDS32(HOW) D16(HOW, 0), D16(HOW, 16)
+#define OPERANDS64(HOW) OPERANDS32(HOW), D16(HOW, 32), D16(HOW, 48)
+#define WGMMA(TYPE, HOW, COUNT, A, B, ADD, SHAPE, MORE)                                                           \
+    __device__ __forceinline__ void wgmma(TYPE(&d)[COUNT], uint64_t a, uint64_t b, int add) {                     \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #ADD ", 0;\nwgmma.mma_async.sync.aligned." SHAPE " {"   \
+                     REGISTERS##COUNT "}, %" #A ", %" #B ", p" MORE ";\n}\n"                                      \
+                     : OPERANDS##COUNT(HOW)                                                                       \
+                     : "l"(a), "l"(b), "r"(add));                                                                 \
+    }
+WGMMA(float, "+f", 64, 64, 65, 66, "m64n128k16.f32.f16.f16", ", 1, 1, 0, 0")
+WGMMA(float, "+f", 32, 32, 33, 34, "m64n64k16.f32.f16.f16", ", 1, 1, 0, 0")
+WGMMA(float, "+f", 16, 16, 17, 18, "m64n32k16.f32.f16.f16", ", 1, 1, 0, 0")
+WGMMA(int, "+r", 64, 64, 65, 66, "m64n128k32.s32.s8.s8", "")
+WGMMA(int, "+r", 32, 32, 33, 34, "m64n64k32.s32.s8.s8", "")
+WGMMA(int, "+r", 16, 16, 17, 18, "m64n32k32.s32.s8.s8", "")
 template <int N>
 __device__ __forceinline__ void pin(float (&d)[N]) {  // the compiler must not move accesses to d across
 #pragma unroll
