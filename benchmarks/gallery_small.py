@@ -67,9 +67,9 @@ def run_linear() -> int:
         exact = F.gelu(x.double() @ w.double().t() + b.double())
         plans = linear.recipes(M, N, K, sms, hopper)
         plans["portable"] = linear.Plan(linear.PORTABLE, 1)
-        if hopper:  # which leave the tiles of the row above to halves
-            in_bytes = (variant for variant in linear.WIDTHS if linear.is_bytes(variant))
-            plans |= {linear.VARIANTS[variant]: linear.Plan(variant, 1) for variant in in_bytes}
+        for variant in linear.WIDTHS:  # those of bytes leave the tiles of the row above to halves
+            if linear.is_bytes(variant) and (hopper or variant == linear.PORTABLE_BYTES):
+                plans[linear.VARIANTS[variant]] = linear.Plan(variant, 1)
         for name, plan in plans.items():
             if plan.variant != linear.TORCH:
                 linear.forget(w)

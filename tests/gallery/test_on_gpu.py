@@ -385,14 +385,15 @@ def test_linear_is_at_least_as_accurate_as_torch_over_ragged_shapes() -> None:
 
 def tensor_variants() -> list[int]:
     """The tensor cores' kernels that this device has."""
-    return [v for v in linear_kernel.WIDTHS if v == linear_kernel.PORTABLE or linear_kernel._device(0)[1]]
+    portable = (linear_kernel.PORTABLE, linear_kernel.PORTABLE_BYTES)
+    return [v for v in linear_kernel.WIDTHS if v in portable or linear_kernel._device(0)[1]]
 
 
 def bytes_and_halves() -> list[tuple[int, int]]:
     """The kernels of bytes, each with the one of halves that takes what it leaves."""
     k = linear_kernel
     pairs = [(k.BYTES_32, k.HOPPER_32), (k.BYTES_64, k.HOPPER_64), (k.BYTES_128, k.HOPPER_128)]
-    return pairs if k._device(0)[1] else []
+    return [(k.PORTABLE_BYTES, k.PORTABLE), *(pairs if k._device(0)[1] else [])]
 
 
 def test_every_linear_plan_and_epilogue_agrees_with_float64() -> None:

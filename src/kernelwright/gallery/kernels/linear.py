@@ -10,7 +10,7 @@ out = activation(x @ W.T + bias) * scale + residual, float32 in and out. Two sch
             registers with ordinary rounding.
   finish    The powers of two are undone exactly; bias, activation, scale and residual are applied in registers.
 
-In bytes (Hopper, large products of long rows), after Ootomo, Ozaki and Yokota, arXiv 2306.11975:
+In bytes (large products of long rows), after Ootomo, Ozaki and Yokota, arXiv 2306.11975:
 
   split     Each row is scaled to integers of 24 bits, which become three signed bytes each.
   multiply  Of the nine products of bytes the six that matter, in sums by weight: of 32 bits, they are exact. As many
@@ -22,13 +22,14 @@ mean square is kept, its crest; tiles whose crests are too large for float32's a
 behind that of bytes.
 
 Kernels: `hopper` (wgmma, tiles of 128, 64 or 32 rows of x, a TMA ring, one producer and two consumer warpgroups; of
-halves two temporaries, so that additions overlap the next product) and `portable` (mma.sync m16n8k16, sm_80 and newer,
-plain loads, 40 KB of static shared memory). With few tiles the columns are divided among blocks, whose partial results
-a second kernel adds in a fixed order; with a few tiles too many for the device, `hopper` shares these among blocks and
-adds inside. Deterministic. A large x with long rows is split by `hopper` itself, each block some rows before its first
-tile, which saves a launch. Up to 16 rows of x the weight's bytes are all that counts: `rows` reads W once, as it is,
-and multiplies in plain float32 with short chains; it needs no split at all. 64, 128 or 256 threads lie side by side
-along K and take two to eight rows of W. Small products of up to 128 rows go the same way, up to 16 rows a block.
+halves two temporaries, so that additions overlap the next product) and `portable` (mma.sync, sm_80 and newer, plain
+loads, up to 45 KB of static shared memory; in bytes where the tuner found that faster: nobody else has measured it).
+With few tiles the columns are divided among blocks, whose partial results a second kernel adds in a fixed order; with
+a few tiles too many for the device, `hopper` shares these among blocks and adds inside. Deterministic. A large x with
+long rows is split by `hopper` itself, each block some rows before its first tile, which saves a launch. Up to 16 rows
+of x the weight's bytes are all that counts: `rows` reads W once, as it is, and multiplies in plain float32 with short
+chains; it needs no split at all. 64, 128 or 256 threads lie side by side along K and take two to eight rows of W.
+Small products of up to 128 rows go the same way, up to 16 rows a block.
 
 Rows that neither scheme fits are found on the device while splitting, and their outputs are computed in plain
 float32 behind the tile's own: rows with Inf or NaN (their hi/lo split would be NaN), rows whose largest
@@ -245,7 +246,7 @@ __device__ __forceinline__ void split_row(const Operand o, int64_t r, int K, int
     for (int i = 0; i < HELD; ++i) put(threadIdx.x + i * THREADS, held[i]);
     for (int piece = threadIdx.x + HELD * THREADS; piece * 4 < padded; piece += THREADS)
         put(piece, four<ALIGNED>(row, piece * 4, K));
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 800
     if (BYTES) {
         __shared__ int found[THREADS / 32];
         squares = __reduce_add_sync(0xffffffffu, squares);
@@ -543,6 +544,45 @@ __device__ __forceinline__ void tile_of(int t, int tiles_m, int tiles_n, int& tm
     tm = group * 8 + within % height, tn = within / height;
 }
 
+// ---- what suits bytes
+// ------------------------------------------------------------------------------------------------------
+// Which tiles are multiplied as bytes: those of which no row of x with any row of W has a product of crests above
+// `most`. The kernel of bytes leaves the others to that of halves, which runs behind it.
+struct Fit {
+    const float *crest_x, *crest_w;  // null: all tiles are of one kernel
+    float most;
+    int* left;    // [0]: whether any were left, zero before and after; [1]: blocks of the second kernel that have ended
+    int* halves;  // set once W's halves have been made
+    template <int COUNT>
+    static __device__ __forceinline__ float highest(const float* crests, int tile, int rows) {  // asked by a warp
+        float found = 0.f;
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 32)
+            found = fmaxf(found, __ldcg(crests + min(tile * COUNT + i + static_cast<int>(threadIdx.x % 32), rows - 1)));
+#pragma unroll
+        for (int offset = 16; offset > 0; offset >>= 1)
+            found = fmaxf(found, __shfl_xor_sync(0xffffffffu, found, offset));
+        return found;
+    }
+    // A tile of 128 x 128. (One infinite, the other zero: it does not.)
+    __device__ __forceinline__ bool suits(int tm, int M, int tn, int N) const {
+        return highest<128>(crest_x, tm, M) * highest<128>(crest_w, tn, N) <= most;
+    }
+};
+// The same as split_kernel, into halves, where the kernel of bytes has left tiles to them. W's once for all.
+template <int THREADS, bool ALIGNED>
+__global__ void __launch_bounds__(THREADS)
+    split_left_kernel(const Operand x, const Operand w, int K, int padded, const Fit fit) {
+    earlier_kernels_have_ended();
+    if (*fit.left == 0) return;
+    const int64_t rows = int64_t(x.rows) + (*fit.halves ? 0 : w.rows);
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        const bool is_first = r < x.rows;
+        split_row<THREADS, ALIGNED, false>(one_of(is_first, x, w), is_first ? r : r - x.rows, K, padded);
+        __syncthreads();  // what was seen of this row has been read
+    }
+}
+
 // ---- portable: 128 x 128 tiles, eight warps of 64 x 32, mma.sync m16n8k16
 // ---------------------------------------------------
 __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
@@ -552,10 +592,11 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], const
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-template <int ACTIVATION>
+// LEFT: of the tiles that the kernel of bytes has left.
+template <int ACTIVATION, bool LEFT>
 __global__ void __launch_bounds__(256, 1)
     portable_kernel(const __half* __restrict__ x_hi, const __half* __restrict__ x_lo, const __half* __restrict__ w_hi,
-                    const __half* __restrict__ w_lo, const Product p) {
+                    const __half* __restrict__ w_lo, const Product p, const Fit fit) {
     constexpr int STEP = 32,
                   WORDS = 20;  // 32 columns a stage; rows of 16 + 4 words: fragments are read without bank conflicts
     __shared__ __align__(16) uint32_t shared[4][128][WORDS];  // x hi, x lo, W hi, W lo
@@ -571,6 +612,19 @@ __global__ void __launch_bounds__(256, 1)
     const int wm = warp % 2 * 64, wn = warp / 2 * 32;
 
     earlier_kernels_have_ended();
+    if (LEFT) {
+        const bool none = *fit.left == 0;
+        __syncthreads();
+        if (none) return;
+        if (threadIdx.x == 0) {
+            __threadfence();
+            if (atomicAdd(fit.left + 1, 1) == gridDim.x - 1) {  // all blocks have seen that there are tiles left
+                __threadfence();
+                fit.left[0] = fit.left[1] = 0, *fit.halves = 1;
+            }
+        }
+        if (fit.suits(tm, p.M, tn, p.N)) return;
+    }
     uint4 next[8];  // this thread's two 16-byte pieces of each plane's next stage
     auto fetch = [&](int k) {
 #pragma unroll
@@ -648,6 +702,112 @@ __global__ void __launch_bounds__(256, 1)
 #pragma unroll
     for (int i = 0; i < 8; ++i) any |= undo_m[i] < 0.f || undo_n[i] < 0.f;
     p.redo<ACTIVATION, 64>(to, begin, min(end, p.K), at, any);
+}
+
+// ---- portable, in bytes: 128 x 64 tiles, eight warps of 32 x 32, mma.sync m16n8k32
+// ---------------------------------------------------
+__device__ __forceinline__ void mma(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+__global__ void __launch_bounds__(256, 1)
+    portable_bytes_kernel(const Split of_x, const Split of_w, const Product p, const Fit fit) {
+    constexpr int STEP = 64, ROWS = 128 + 64, WORDS = 20;  // as in the kernel above: 16 + 4 words a row
+    __shared__ __align__(16) uint32_t shared[3][ROWS][WORDS];  // of each plane x's rows, then W's
+    const int tiles_m = (p.M + 127) / 128, tiles_n = (p.N + 63) / 64;
+    const int split = blockIdx.x % p.splits;
+    int tm, tn;
+    tile_of(blockIdx.x / p.splits, tiles_m, tiles_n, tm, tn);
+    const int m0 = tm * 128, n0 = tn * 64;
+    const int steps = p.padded / STEP;
+    const int begin = int(int64_t(steps) * split / p.splits) * STEP,
+              end = int(int64_t(steps) * (split + 1) / p.splits) * STEP;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
+    const int wm = warp % 4 * 32, wn = warp / 4 * 32;
+
+    earlier_kernels_have_ended();
+    if (!fit.suits(tm, p.M, tn / 2, p.N)) {  // as the kernel in halves asks, whose tiles are twice as wide
+        if (threadIdx.x == 0) atomicExch(fit.left, 1);
+        return;
+    }
+    uint4 next[9];  // this thread's three 16-byte pieces of each plane's next stage
+    auto fetch = [&](int k) {
+#pragma unroll
+        for (int q = 0; q < 9; ++q) {
+            const int piece = q % 3 * 256 + threadIdx.x, r = piece / 4;
+            const bool x = r < 128;
+            const int64_t row = x ? m0 + r : n0 + r - 128;
+            const char* from = (x ? of_x.planes : of_w.planes) + q / 3 * (x ? of_x.plane : of_w.plane);
+            next[q] = row < (x ? p.M : p.N)
+                          ? *reinterpret_cast<const uint4*>(from + row * p.padded + k + piece % 4 * 16)
+                          : make_uint4(0, 0, 0, 0);
+        }
+    };
+    int sums[3][2][4][4] = {};  // by the weight of the digits' products, the highest first
+    if (begin < end) fetch(begin);
+    for (int k = begin; k < end; k += STEP) {
+        __syncthreads();
+#pragma unroll
+        for (int q = 0; q < 9; ++q) {
+            const int piece = q % 3 * 256 + threadIdx.x;
+            *reinterpret_cast<uint4*>(&shared[q / 3][piece / 4][piece % 4 * 4]) = next[q];
+        }
+        __syncthreads();
+        if (k + STEP < end) fetch(k + STEP);
+#pragma unroll
+        for (int kk = 0; kk < STEP / 4; kk += 8) {  // words: 32 columns
+            uint32_t b[3][4][2];
+#pragma unroll
+            for (int plane = 0; plane < 3; ++plane)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    const uint32_t* r = &shared[plane][128 + wn + j * 8 + g][kk + c];
+                    b[plane][j][0] = r[0], b[plane][j][1] = r[4];
+                }
+#pragma unroll
+            for (int plane = 0; plane < 3; ++plane) {
+                uint32_t a[2][4];
+#pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    const uint32_t* q = &shared[plane][wm + i * 16 + g][kk + c];
+                    a[i][0] = q[0], a[i][1] = q[8 * WORDS], a[i][2] = q[4], a[i][3] = q[8 * WORDS + 4];
+                }
+#pragma unroll
+                for (int of_b = 0; of_b + plane < 3; ++of_b)
+#pragma unroll
+                    for (int i = 0; i < 2; ++i)
+#pragma unroll
+                        for (int j = 0; j < 4; ++j) mma(sums[plane + of_b][i][j], a[i], b[of_b][j]);
+            }
+        }
+    }
+    float sum[32], undo_m[4], undo_n[8], bias_n[8];
+#pragma unroll
+    for (int i = 0; i < 32; ++i)
+        sum[i] = fmaf(fmaf(float(sums[2][i / 16][i / 4 % 4][i % 4]), 0x1p-8f, float(sums[1][i / 16][i / 4 % 4][i % 4])),
+                      0x1p-8f, float(sums[0][i / 16][i / 4 % 4][i % 4]));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) undo_m[i] = __ldg(p.undo_x + min(m0 + wm + i * 8 + g, p.M - 1));
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const int n = min(n0 + wn + i / 2 * 8 + c * 2 + i % 2, p.N - 1);
+        undo_n[i] = __ldg(p.undo_w + n), bias_n[i] = p.bias(n);
+    }
+    auto at = [&](int i, int& m, int& n) {
+        m = m0 + wm + i / 16 * 16 + g + i / 2 % 2 * 8, n = n0 + wn + i / 4 % 4 * 8 + c * 2 + i % 2;
+    };
+    p.finish<ANY>(
+        sum, at, [&](int i) { return undo_m[i / 16 * 2 + i / 2 % 2] * undo_n[i / 4 % 4 * 2 + i % 2]; },
+        [&](int i) { return bias_n[i / 4 % 4 * 2 + i % 2]; });
+    float* to = p.target(split);
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+        int m, n;
+        at(i, m, n);
+        if (m < p.M && n < p.N) to[int64_t(m) * p.N + n] = sum[i];
+    }
 }
 
 // ---- Hopper: wgmma; its rows are W's, its columns x's
@@ -907,39 +1067,6 @@ struct Walk {
         return true;
     }
 };
-
-// Which tiles are multiplied as bytes: those of which no row of x with any row of W has a product of crests above
-// `most`. The kernel of bytes leaves the others to that of halves, which runs behind it.
-struct Fit {
-    const float *crest_x, *crest_w;  // null: all tiles are of one kernel
-    float most;
-    int* left;    // [0]: whether any were left, zero before and after; [1]: blocks of the second kernel that have ended
-    int* halves;  // set once W's halves have been made
-    template <int COUNT>
-    static __device__ __forceinline__ float highest(const float* crests, int tile, int rows) {  // asked by a warp
-        float found = 0.f;
-#pragma unroll
-        for (int i = 0; i < COUNT; i += 32)
-            found = fmaxf(found, __ldcg(crests + min(tile * COUNT + i + static_cast<int>(threadIdx.x % 32), rows - 1)));
-#pragma unroll
-        for (int offset = 16; offset > 0; offset >>= 1)
-            found = fmaxf(found, __shfl_xor_sync(0xffffffffu, found, offset));
-        return found;
-    }
-};
-// The same as split_kernel, into halves, where the kernel of bytes has left tiles to them. W's once for all.
-template <int THREADS, bool ALIGNED>
-__global__ void __launch_bounds__(THREADS)
-    split_left_kernel(const Operand x, const Operand w, int K, int padded, const Fit fit) {
-    earlier_kernels_have_ended();
-    if (*fit.left == 0) return;
-    const int64_t rows = int64_t(x.rows) + (*fit.halves ? 0 : w.rows);
-    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
-        const bool is_first = r < x.rows;
-        split_row<THREADS, ALIGNED, false>(one_of(is_first, x, w), is_first ? r : r - x.rows, K, padded);
-        __syncthreads();  // what was seen of this row has been read
-    }
-}
 
 // Halves for all tiles, the last of which are shared or not; bytes for the tiles that suit them; halves for those that
 // these have left. (Kernels of their own: what one of them has more costs the others 1 to 2 us a launch or a tile.)
@@ -1275,9 +1402,22 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, int threads, int by
 #endif
 }
 
-enum Variant { PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128, BYTES_32, BYTES_64, BYTES_128, ROWS_64, ROWS_128, ROWS_256 };
+enum Variant {
+    PORTABLE,
+    HOPPER_32,
+    HOPPER_64,
+    HOPPER_128,
+    PORTABLE_BYTES,
+    BYTES_32,
+    BYTES_64,
+    BYTES_128,
+    ROWS_64,
+    ROWS_128,
+    ROWS_256
+};
 inline bool is_rows(int variant) { return variant >= ROWS_64; }
-inline bool is_bytes(int variant) { return variant >= BYTES_32 && variant <= BYTES_128; }
+inline bool is_bytes(int variant) { return variant >= PORTABLE_BYTES && variant <= BYTES_128; }
+inline bool is_portable(int variant) { return variant == PORTABLE || variant == PORTABLE_BYTES; }
 inline int width_of(int variant) {
     return variant == HOPPER_32 || variant == BYTES_32 ? 32 : variant == HOPPER_64 || variant == BYTES_64 ? 64 : 128;
 }
@@ -1315,14 +1455,27 @@ cudaError_t split(const Operand& first, const Operand& second, int K, int padded
     return launch(kernel, int64_t(first.rows) + second.rows, wide ? 512 : 128, 0, stream, first, second, K, padded);
 }
 
-#ifdef GALLERY_HOPPER
 constexpr int MOST_TILES = 4096, MOST_SMS = 1024;  // for which there are counts; of x's rows and of multiprocessors
 constexpr int COUNTS = 2 + MOST_TILES + 2 * MOST_SMS + 2;  // see Inside, Shared and Fit
+constexpr int MOST_BYTES_COLUMNS = 1 << 15;                // 3 * 2^14 * 2^15 is less than 2^31
+
+// What the kernel of bytes goes by, and what those behind it do.
+inline Fit fit_of(const Layout& x, const Layout& w, const Product& p, int* counts) {
+    return {x.split.crest, w.split.crest, MOST_CRESTS * p.K, counts + COUNTS - 2, w.split.halves};
+}
+inline cudaError_t split_left(const Layout& x, const Layout& w, const Product& p, int sms, const Fit& fit,
+                              cudaStream_t stream) {
+    const Operand rows_of_x{p.x, p.x_stride, p.M, x.halves}, rows_of_w{p.w, p.w_stride, p.N, w.halves};
+    const auto kernel = is_aligned(rows_of_x) && is_aligned(rows_of_w) ? split_left_kernel<512, true>
+                                                                       : split_left_kernel<512, false>;
+    return launch(kernel, 2 * sms, 512, 0, stream, rows_of_x, rows_of_w, p.K, p.padded, fit);
+}
+
+#ifdef GALLERY_HOPPER
 // x with rows of 2560 to 16384 columns (two must fit in the ring's memory) and a million elements is split inside;
 // else a kernel in front is as fast or faster, whose blocks are as many as rows (H200).
 constexpr int LEAST_COLUMNS = 2560, MOST_COLUMNS = 16384;
 constexpr int64_t LEAST_ELEMENTS = 1 << 20;
-constexpr int MOST_BYTES_COLUMNS = 1 << 15;  // 3 * 2^14 * 2^15 is less than 2^31
 
 // Which tiles are shared, where that is worth it: adding the parts takes about as long as three steps.
 inline Shared shared_tiles(int64_t items, int splits, int steps, int sms) {
@@ -1369,28 +1522,37 @@ cudaError_t hopper_halves(const Layout& x, const Layout& w, const Product& p, bo
 template <int WIDTH, int ACTIVATION>
 cudaError_t hopper_bytes(const Layout& x, const Layout& w, const Product& p, bool split_inside, int* counts, int sms,
                          cudaStream_t stream) {
-    if (p.K > MOST_BYTES_COLUMNS) return cudaErrorInvalidValue;
-    const Fit fit{x.split.crest, w.split.crest, MOST_CRESTS * p.K, counts + COUNTS - 2, w.split.halves};
+    const Fit fit = fit_of(x, w, p, counts);
     cudaError_t e = hopper<WIDTH, ACTIVATION, BYTES_THAT_FIT>(x, w, p, split_inside, counts, nullptr, sms, fit, stream);
-    if (e) return e;
-    const Operand rows_of_x{p.x, p.x_stride, p.M, x.halves}, rows_of_w{p.w, p.w_stride, p.N, w.halves};
-    const auto kernel = is_aligned(rows_of_x) && is_aligned(rows_of_w) ? split_left_kernel<512, true>
-                                                                       : split_left_kernel<512, false>;
-    e = launch(kernel, 2 * sms, 512, 0, stream, rows_of_x, rows_of_w, p.K, p.padded, fit);
+    e = e ? e : split_left(x, w, p, sms, fit, stream);
     return e ? e : hopper<WIDTH, ANY, HALVES_LEFT>(x, w, p, false, nullptr, nullptr, sms, fit, stream);
 }
 #endif
 
+template <int ACTIVATION, bool LEFT>
+cudaError_t portable_halves(const Layout& x, const Layout& w, Product p, const Fit& fit, cudaStream_t stream) {
+    const int64_t items = int64_t((p.M + 127) / 128) * ((p.N + 127) / 128) * p.splits;
+    auto plane = [](const Split& of, int q) { return reinterpret_cast<const __half*>(of.planes + q * of.plane); };
+    p.undo_x = x.halves.undo, p.undo_w = w.halves.undo;
+    return launch(portable_kernel<ACTIVATION, LEFT>, items, 256, 0, stream, plane(x.halves, 0), plane(x.halves, 1),
+                  plane(w.halves, 0), plane(w.halves, 1), p, fit);
+}
+template <int ACTIVATION>
+cudaError_t portable(int variant, const Layout& x, const Layout& w, Product p, int* counts, int sms,
+                     cudaStream_t stream) {
+    if (variant == PORTABLE) return portable_halves<ACTIVATION, false>(x, w, p, Fit{}, stream);
+    const Fit fit = fit_of(x, w, p, counts);
+    const int64_t items = int64_t((p.M + 127) / 128) * ((p.N + 63) / 64) * p.splits;
+    p.undo_x = x.split.undo, p.undo_w = w.split.undo;
+    cudaError_t e = launch(portable_bytes_kernel, items, 256, 0, stream, x.split, w.split, p, fit);
+    e = e ? e : split_left(x, w, p, sms, fit, stream);
+    return e ? e : portable_halves<ANY, true>(x, w, p, fit, stream);
+}
+
 template <int ACTIVATION>
 cudaError_t multiply_as(int variant, const Layout& x, const Layout& w, Product p, bool split_inside, int* counts,
                         float* sums, int sms, cudaStream_t stream) {
-    if (variant == PORTABLE) {
-        const int64_t items = int64_t((p.M + 127) / 128) * ((p.N + 127) / 128) * p.splits;
-        auto plane = [](const Split& of, int q) { return reinterpret_cast<const __half*>(of.planes + q * of.plane); };
-        p.undo_x = x.split.undo, p.undo_w = w.split.undo;
-        return launch(portable_kernel<ACTIVATION>, items, 256, 0, stream, plane(x.split, 0), plane(x.split, 1),
-                      plane(w.split, 0), plane(w.split, 1), p);
-    }
+    if (is_portable(variant)) return portable<ACTIVATION>(variant, x, w, p, counts, sms, stream);
 #ifdef GALLERY_HOPPER
     if (is_bytes(variant)) {
         constexpr int OF_BYTES = ACTIVATION == NONE || ACTIVATION == GELU_ERF ? ACTIVATION : ANY;  // fewer kernels
@@ -1440,6 +1602,7 @@ inline cudaError_t rows(int variant, const Product& p, cudaStream_t stream) {
 // Runs everything after the split.
 inline cudaError_t multiply(int variant, const Layout& x, const Layout& w, const Product& p, bool split_inside,
                             int* counts, float* sums, int sms, cudaStream_t stream) {
+    if (is_bytes(variant) && p.K > MOST_BYTES_COLUMNS) return cudaErrorInvalidValue;
     cudaError_t e = cudaSuccess;
     if (is_rows(variant)) {
         e = rows(variant, p, stream);
@@ -1482,16 +1645,13 @@ extern "C" int linear_split(int variant, const float* x, int64_t x_stride, int M
     const Layout of_x(bytes, x_split, M, padded), of_w(bytes, w_split, N, padded);
     const Operand first{x, x_stride, M, of_x.split}, second{w, w_stride, N, of_w.split};
     const auto s = static_cast<cudaStream_t>(stream);
-#ifdef GALLERY_HOPPER
-    if (bytes) return split<true>(first, second, K, padded, s);
-#endif
-    return split<false>(first, second, K, padded, s);
+    return bytes ? split<true>(first, second, K, padded, s) : split<false>(first, second, K, padded, s);
 }
 // Whether the product's kernel splits x itself, so that linear_split needs to split W alone, if anything.
 extern "C" int linear_splits_inside(int variant, int M, int K, const float* x, int64_t x_stride) {
 #ifdef GALLERY_HOPPER
     using namespace linear;
-    return variant != PORTABLE && !is_rows(variant) && M <= MOST_TILES * width_of(variant) && K >= LEAST_COLUMNS &&
+    return !is_portable(variant) && !is_rows(variant) && M <= MOST_TILES * width_of(variant) && K >= LEAST_COLUMNS &&
            K <= MOST_COLUMNS && int64_t(M) * K >= LEAST_ELEMENTS && K % 4 == 0 && (M == 1 || x_stride % 4 == 0) &&
            reinterpret_cast<uintptr_t>(x) % 16 == 0;
 #else
@@ -1501,17 +1661,17 @@ extern "C" int linear_splits_inside(int variant, int M, int K, const float* x, i
 // Memory for linear_multiply: how many ints of zeros it needs (which are zeros again after it) and how many floats.
 extern "C" void linear_room(int variant, int splits, int sms, int M, int N, int padded, int split_inside,
                             int64_t* counts, int64_t* sums) {
-    *counts = *sums = 0;
-#ifdef GALLERY_HOPPER
     using namespace linear;
-    if (variant == PORTABLE || is_rows(variant)) return;
+    *counts = is_bytes(variant) ? COUNTS : 0, *sums = 0;
+#ifdef GALLERY_HOPPER
+    if (is_portable(variant) || is_rows(variant)) return;
     const int width = width_of(variant);
     const int64_t items = int64_t((M + width - 1) / width) * ((N + 127) / 128) * splits;
     if (!is_bytes(variant)) {
         const Shared shared = shared_tiles(items, splits, padded / BLOCK_K, sms);
         *sums = int64_t(shared.tiles) * shared.parts * 128 * width;
     }
-    if (split_inside || *sums || is_bytes(variant)) *counts = COUNTS;
+    if (split_inside || *sums) *counts = COUNTS;
 #endif
 }
 extern "C" int linear_multiply(int variant, int splits, int sms, int M, int N, int K, int padded, const float* x,
@@ -1613,7 +1773,7 @@ torch::Tensor zeros_for(const torch::Tensor& x, int64_t count, cudaStream_t stre
     return zeros;
 }
 
-constexpr int FIRST_BYTES = 4, FIRST_ROWS = 7, TORCH = 10;  // from FIRST_ROWS on no split is needed
+constexpr int FIRST_BYTES = 4, FIRST_ROWS = 8, TORCH = 11;  // from FIRST_ROWS on no split is needed
 struct Plan {
     int variant, splits, sms;
 };
@@ -1855,16 +2015,18 @@ BLOCK_K = 64
 
 
 PORTABLE, HOPPER_32, HOPPER_64, HOPPER_128 = range(4)
-BYTES_32, BYTES_64, BYTES_128 = range(4, 7)
-ROWS_64, ROWS_128, ROWS_256, TORCH = range(7, 11)
+PORTABLE_BYTES, BYTES_32, BYTES_64, BYTES_128 = range(4, 8)
+ROWS_64, ROWS_128, ROWS_256, TORCH = range(8, 12)
 VARIANTS = (
     "portable",
     *(f"hopper {width}" for width in (32, 64, 128)),
+    "portable bytes",
     *(f"bytes {width}" for width in (32, 64, 128)),
     *(f"rows {side}" for side in (64, 128, 256)),
     "torch",
 )
-WIDTHS = {PORTABLE: 128, HOPPER_32: 32, HOPPER_64: 64, HOPPER_128: 128, BYTES_32: 32, BYTES_64: 64, BYTES_128: 128}
+WIDTHS = dict.fromkeys((PORTABLE, HOPPER_128, PORTABLE_BYTES, BYTES_128), 128)
+WIDTHS |= {HOPPER_32: 32, HOPPER_64: 64, BYTES_32: 32, BYTES_64: 64}
 """Rows of x in a tile."""
 SIDES = {ROWS_64: 64, ROWS_128: 128, ROWS_256: 256}
 """Threads of `rows` side by side along K."""
@@ -1878,7 +2040,7 @@ FEW_ROWS, MOST_ROWS = 16, 128
 
 def is_bytes(variant: int) -> bool:
     """Whether a variant multiplies in bytes; the other splits are in halves."""
-    return BYTES_32 <= variant <= BYTES_128
+    return PORTABLE_BYTES <= variant <= BYTES_128
 
 
 @dataclass(frozen=True)
@@ -1896,6 +2058,7 @@ class Plan:
         in_bytes = " in bytes" if is_bytes(self.variant) else ""
         kernel = {
             PORTABLE: "split x, then portable: mma.sync, 128 x 128 tiles",
+            PORTABLE_BYTES: "split x in bytes, then portable: mma.sync, 128 x 64 tiles",
             **{v: f"rows: plain float32, W read once as it is, {side} threads abreast" for v, side in SIDES.items()},
         }.get(self.variant, f"split x{in_bytes}, then hopper: wgmma, 128 x {WIDTHS.get(self.variant)} tiles")
         return f"{kernel}, K in {self.splits} part{'s' if self.splits > 1 else ''}"
@@ -1942,10 +2105,10 @@ def recipes(M: int, N: int, K: int, sms: int, hopper: bool) -> dict[str, Plan]:
 
 def _tensor_variants(M: int, N: int, K: int, hopper: bool) -> tuple[int, ...]:
     """The tensor cores' kernels that suit such operands, and whose tiles are not for the most part empty."""
-    if not hopper:
-        return (PORTABLE,)
     tiles = -(-M // 128) * -(-N // 128)
     in_bytes = K in BYTES_COLUMNS and M >= BYTES_ROWS and tiles >= BYTES_TILES
+    if not hopper:
+        return (PORTABLE, PORTABLE_BYTES) if in_bytes else (PORTABLE,)
     hoppers = (HOPPER_32, HOPPER_64, HOPPER_128, *((BYTES_32, BYTES_64, BYTES_128) if in_bytes else ()))
     return tuple(v for v in hoppers if WIDTHS[v] == 32 or WIDTHS[v] < 4 * M)
 
@@ -2000,6 +2163,8 @@ def _rule(M: int, N: int, K: int, sms: int, hopper: bool) -> Plan:
     floor = N * K * 4 / BYTES_A_US
     best: tuple[float, Plan] | None = None
     for variant in _tensor_variants(M, N, K, hopper):
+        if variant == PORTABLE_BYTES:
+            continue  # nobody has measured it: the tuner's to choose
         tiles = -(-M // WIDTHS[variant]) * -(-N // 128)
         for splits in range(1, max(1, min(steps // 4, 64)) + 1):
             full, left = divmod(tiles * splits, sms)
