@@ -151,6 +151,51 @@ def test_an_object_holds_machine_code_for_the_device_itself(chain: toolchain.Too
     assert low.image.read_bytes()[:4] == b"\x7fELF"
 
 
+HOST_CODE = r"""
+struct Half {
+  int from, to;
+  __device__ Half(int n) : from(threadIdx.x * n), to(min(from + n, max(n, 7))) {}
+};
+__constant__ float factor;
+template <typename T>
+__global__ void scaled(T* x, int n) {
+  const Half half(n);
+  for (int i = half.from; i < half.to; ++i) x[i] *= factor;
+}
+torch::Tensor run(torch::Tensor x) {
+  const int64_t n = x.numel();
+  const int threads = min(256, max(static_cast<int>(n), 1));
+  const auto some = min(n, int64_t(1) << 20);
+  const float most = max(1.f, 2.f) + min(2.0, 1.f);
+  cudaMemcpyToSymbol(factor, &most, sizeof most);
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "run", [&] {
+    int blocks = 0;
+    cudaFuncAttributes told;
+    cudaFuncSetAttribute(scaled<scalar_t>, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536);
+    cudaFuncGetAttributes(&told, scaled<scalar_t>);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, scaled<scalar_t>, threads, 0);
+    scaled<scalar_t><<<blocks, threads>>>(x.data_ptr<scalar_t>(), min(n, some));
+  });
+  return x;
+}
+"""
+
+
+@pytest.mark.emu
+def test_host_code_that_nvcc_alone_has_the_headers_for_is_built_the_fast_way(
+    chain: toolchain.Toolchain, tmp_path: Path
+) -> None:
+    units = inline_units(
+        ["torch::Tensor run(torch::Tensor x);"], [HOST_CODE], ["run"],
+        lines=LineMap("", "candidate.py"), implicit_headers=True, wrapped=True,
+    )  # fmt: skip
+    index = next(i for i, unit in enumerate(units) if unit.cuda)
+    extension = Extension("mine", units, functions=names_of(["run"]))
+    made, low = gpu._cuda_object(extension, chain, index, tmp_path, arch="sm_90", sm="sm_90")
+    assert made.exists()
+    assert sorted(fact.name for fact in low.kernels) == ["_Z6scaledIdEvPT_i", "_Z6scaledIfEvPT_i"]
+
+
 @pytest.mark.emu
 def test_kernels_assembled_side_by_side_have_the_machine_code_and_facts_of_one_after_the_other(
     chain: toolchain.Toolchain, tmp_path: Path

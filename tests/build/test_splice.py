@@ -30,3 +30,28 @@ def test_a_libc_that_cudas_headers_take_for_a_newer_one_is_helped_out(
     answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (answer.returncode == 0) is compiles, answer.stderr[-2000:]
     assert compiles or "sinpi" in answer.stderr
+
+
+@pytest.mark.tiny
+def test_what_only_nvcc_sees_of_a_header_ends_where_its_condition_does() -> None:
+    text = """
+#if defined(__CUDACC__)
+a; /* a comment
+#endif */ b;
+#if X
+c;
+#else
+d;
+#endif
+#else
+e;
+#endif
+#ifdef __CUDACC__
+f;
+#endif
+#if defined __CUDACC__
+g;
+#endif
+h;
+"""
+    assert splice.nvcc_alone(text) == ["a;  b;\n#if X\nc;\n#else\nd;\n#endif", "g;"]

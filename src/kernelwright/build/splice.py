@@ -113,6 +113,36 @@ def includes(text: str) -> str:
     return "\n".join(re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"][^>"\n]+[>"]', text, re.M)) + "\n"
 
 
+def runtime_templates(toolchain: Toolchain) -> str:
+    """The parts of ``cuda_runtime.h`` that only nvcc sees although they are for the host: ``cudaFuncSetAttribute`` of a
+    function instead of a pointer to void, ``cudaMemcpyToSymbol``, occupancy, …; taken from the toolkit's own text."""
+    text = (toolchain.cuda_include / "cuda_runtime.h").read_text(encoding="utf-8", errors="replace")
+    parts = "\n".join(part for part in nvcc_alone(text) if "template" in part)
+    return f"#define __CUDA_DEPRECATED\n{parts}\n#undef __CUDA_DEPRECATED"  # the header's own is gone at its end
+
+
+def nvcc_alone(text: str) -> list[str]:
+    """What stands under ``#if defined(__CUDACC__)`` in a header, without comments; up to an ``#else`` of its own."""
+    parts: list[list[str]] = []
+    depth = within = 0
+    for line in re.sub(r"/\*.*?\*/", "", text, flags=re.S).split("\n"):
+        word = re.match(r"[ \t]*#[ \t]*(if|ifdef|ifndef|else|elif|endif)\b(.*)", line)
+        kind = word[1] if word else ""
+        if kind.startswith("if"):
+            depth += 1
+            if not within and word and re.fullmatch(r"defined\s*\(?\s*__CUDACC__\s*\)?", word[2].strip()):
+                within = depth
+                parts.append([])
+                continue
+        if within == depth and kind in ("else", "elif", "endif"):
+            within = 0
+        if kind == "endif":
+            depth -= 1
+        if within and line.strip():
+            parts[-1].append(line)
+    return ["\n".join(part) for part in parts]
+
+
 def spliced(unit: Unit, rest: str, toolchain: Toolchain, candidate: str) -> str:
     """``unit`` as host C++ against the real headers; its own place in the prefix is the caller's to include."""
     system = [
@@ -125,6 +155,7 @@ def spliced(unit: Unit, rest: str, toolchain: Toolchain, candidate: str) -> str:
     ]
     own = own_part(rest, [candidate, unit.name, f"{Path(unit.name).stem}.cudafe1.stub.c"], system)
     head = f"#include <cuda_runtime.h>\n{includes(unit.text)}{_MATH}#include <kw_facade/splice.h>\n"
+    head += f"{runtime_templates(toolchain)}\n"
     return head + headers.standard_includes(unit.text, torch=True) + own
 
 

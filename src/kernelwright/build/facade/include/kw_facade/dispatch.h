@@ -8,7 +8,7 @@ inline at::ScalarType scalar_type(at::ScalarType s) { return s; }
 
 #define AT_PRIVATE_CASE_TYPE_USING_HINT(enum_type, HINT, ...)                \
   case enum_type: {                                                          \
-    using HINT [[maybe_unused]] = c10::ScalarTypeToCPPTypeT<enum_type>;      \
+    using HINT [[maybe_unused]] = c10::impl::ScalarTypeToCPPTypeT<enum_type>; \
     return __VA_ARGS__();                                                    \
   }
 #define AT_DISPATCH_CASE(enum_type, ...) AT_PRIVATE_CASE_TYPE_USING_HINT(enum_type, scalar_t, __VA_ARGS__)

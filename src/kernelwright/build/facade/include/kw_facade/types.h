@@ -96,8 +96,10 @@ struct ScalarTypeToCPPType;
   };
 KW_FORALL_REAL(KW_MAP)
 #undef KW_MAP
+namespace impl {
 template <ScalarType N>
 using ScalarTypeToCPPTypeT = typename ScalarTypeToCPPType<N>::type;
+}  // namespace impl
 
 // What Tensor::dtype() gives: compares with a ScalarType but is none, as caffe2::TypeMeta.
 class TypeMeta {
