@@ -152,6 +152,8 @@ def test_an_object_holds_machine_code_for_the_device_itself(chain: toolchain.Too
 
 
 HOST_CODE = r"""
+#include <mma.h>
+using namespace nvcuda;
 struct Half {
   int from, to;
   __device__ Half(int n) : from(threadIdx.x * n), to(min(from + n, max(n, 7))) {}

@@ -50,6 +50,11 @@ KW_MIN_MAX(double, float, double)
 KW_MIN_MAX(double, double, float)
 #undef KW_MIN_MAX
 
+// What mma.h declares to nvcc only: the names for a using; kernels' bodies are not here.
+namespace nvcuda {
+namespace wmma {}
+}  // namespace nvcuda
+
 // What device_launch_parameters.h declares to nvcc only: of a constructor for the device cudafe++ leaves the initializers.
 extern const uint3 __device_builtin_variable_threadIdx, __device_builtin_variable_blockIdx;
 extern const dim3 __device_builtin_variable_blockDim, __device_builtin_variable_gridDim;
