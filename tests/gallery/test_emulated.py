@@ -72,7 +72,12 @@ RECIPES = {
     "online": ("softmax", "softmax", {"M": "2", "N": "16384"}, (4, True, 2, 16384)),
     "portable / 1": ("linear", "linear", {}, (33, 70, 203)),
     "portable / 3": ("linear", "linear", {"M": "20", "N": "130", "K": "900"}, (20, 130, 900)),
-    "portable bytes / 1": ("linear_uneven", "linear", {"M": "140", "N": "200", "K": "203"}, (140, 200, 203)),
+    "portable bytes / 1": (
+        "linear",
+        "linear",
+        {"UNEVEN": "True", "M": "140", "N": "200", "K": "203"},
+        (140, 200, 203),
+    ),
     "portable bytes / 3": ("linear", "linear", {"M": "33", "N": "70", "K": "900"}, (33, 70, 900)),
     "rows 64 / 1": ("linear", "linear", {"M": "9", "N": "70", "K": "516"}, (9, 70, 516)),
     "rows 128 / 4": ("linear", "linear", {"M": "13", "N": "70", "K": "3000"}, (13, 70, 3000)),

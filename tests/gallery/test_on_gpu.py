@@ -702,7 +702,7 @@ def test_bytes_are_as_accurate_as_torch_where_they_are_a_choice() -> None:
             exact = x.double() @ w.double().t() + b.double()
             theirs = (F.linear(x, w, b).double() - exact).square().mean().sqrt()
             plans = [p for p in k.recipes(M, N, K, k._device(0)[0], k._device(0)[1]).values() if k.is_bytes(p.variant)]
-            assert plans or not k._device(0)[1]
+            assert plans
             for plan in dict.fromkeys(plans):
                 ours = (k.linear(x, w, b, plan=plan).double() - exact).square().mean().sqrt()
                 assert ours <= theirs, (M, N, K, what, plan, float(ours), float(theirs))

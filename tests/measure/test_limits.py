@@ -33,7 +33,7 @@ def test_a_matrix_vector_product_is_bound_by_reading_its_matrix() -> None:
     assert found.fraction["eager"] == pytest.approx(0.7943, abs=1e-3)
 
 
-def test_an_fp32_product_has_two_arithmetic_limits_and_the_split_one_is_less() -> None:
+def test_an_fp32_product_has_a_limit_for_each_way_whose_rate_is_known_and_the_least_binds() -> None:
     work = Work(read_bytes=302_022_656, written_bytes=33_554_432, flops={"fp32": 137_438_953_472})
     found = limits.limit(work, H200, {})
     assert found is not None

@@ -84,7 +84,10 @@ _BYTE_PASSES = (500, 2000)
 
 # ---- memory --------------------------------------------------------------------------------------------------------
 def memory(progress: Callable[[str], None]) -> Iterator[Trial]:
-    """Bandwidths and the launch, by the kernels of ceilings.cu and by PyTorch's own."""
+    """Bandwidths and the launch, by the kernels of ceilings.cu and by PyTorch's own.
+
+    Raises ``MachineError`` where our kernels cannot be built or fail.
+    """
     import torch
 
     progress("building the memory kernels")
@@ -129,7 +132,10 @@ def memory(progress: Callable[[str], None]) -> Iterator[Trial]:
 
 
 def library_of(source: Path) -> ctypes.CDLL:
-    """One of the sources, built for this device and kept."""
+    """One of the sources, built for this device and kept.
+
+    Raises ``MachineError`` where nvcc is missing or refuses it.
+    """
     import torch
 
     from kernelwright.build import toolchain
@@ -158,7 +164,11 @@ def flags(major: int, minor: int) -> list[str]:
 
 # ---- products ------------------------------------------------------------------------------------------------------
 def products(progress: Callable[[str], None]) -> Iterator[Trial]:
-    """Matrix rates of the library on normal random data; a dtype that the device lacks is left out."""
+    """Matrix rates of the library on normal random data, and of our own kernel on bytes; a dtype that the device lacks
+    is left out.
+
+    Raises ``MachineError`` where our kernel cannot be built or fails.
+    """
     for name in _PRODUCTS:
         for m, n, k in _SHAPES:
             progress(f"measuring {name}: a product of {m} x {n} x {k}")
@@ -228,7 +238,7 @@ def _product(name: str, m: int, n: int, k: int) -> Callable[[], Any]:
 
 # ---- timing --------------------------------------------------------------------------------------------------------
 def burst(name: str, unit: str, amount: float, run: Callable[[], Any], how: str) -> Trial:
-    """``amount`` (GB or TFLOP a call) and the least time of a call in a burst after a pause, when the card is cool."""
+    """``amount`` (GB, TFLOP or TOP a call) and the least time of a call in a burst after a pause, on a cool card."""
     import torch
 
     run()

@@ -1,4 +1,4 @@
-"""gelu(linear(x)) with ragged sizes; M, N and K may be set."""
+"""gelu(linear(x)) with ragged sizes; M, N, K and UNEVEN may be set."""
 
 import torch
 import torch.nn as nn
@@ -7,6 +7,8 @@ import torch.nn.functional as F
 M = 33
 N = 70
 K = 203
+UNEVEN = False
+"""Whether an element of one row of x stands out and another row is tiny."""
 
 
 class Model(nn.Module):
@@ -19,7 +21,11 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(M, K)]
+    x = torch.randn(M, K)
+    if UNEVEN:
+        x[M // 2, 3] = 3e4
+        x[1] *= 1e-30
+    return [x]
 
 
 def get_init_inputs():

@@ -246,7 +246,6 @@ __device__ __forceinline__ void split_row(const Operand o, int64_t r, int K, int
     for (int i = 0; i < HELD; ++i) put(threadIdx.x + i * THREADS, held[i]);
     for (int piece = threadIdx.x + HELD * THREADS; piece * 4 < padded; piece += THREADS)
         put(piece, four<ALIGNED>(row, piece * 4, K));
-#if __CUDA_ARCH__ >= 800
     if (BYTES) {
         __shared__ int found[THREADS / 32];
         squares = __reduce_add_sync(0xffffffffu, squares);
@@ -258,7 +257,6 @@ __device__ __forceinline__ void split_row(const Operand o, int64_t r, int K, int
         o.to.crest[r] = crest_of(scale, seen.count == 0, squares, K);
         if (r == 0) *o.to.halves = 0;
     }
-#endif
 }
 // One block a row, the first operand's rows and then the second's.
 template <int THREADS, bool ALIGNED, bool BYTES>
@@ -547,9 +545,9 @@ __device__ __forceinline__ void tile_of(int t, int tiles_m, int tiles_n, int& tm
 // ---- what suits bytes
 // ------------------------------------------------------------------------------------------------------
 // Which tiles are multiplied as bytes: those of which no row of x with any row of W has a product of crests above
-// `most`. The kernel of bytes leaves the others to that of halves, which runs behind it.
+// `most`. The kernel of bytes leaves the others to that of halves, which runs behind it. (Other kernels ignore it.)
 struct Fit {
-    const float *crest_x, *crest_w;  // null: all tiles are of one kernel
+    const float *crest_x, *crest_w;
     float most;
     int* left;    // [0]: whether any were left, zero before and after; [1]: blocks of the second kernel that have ended
     int* halves;  // set once W's halves have been made
