@@ -17,13 +17,13 @@ from pathlib import Path
 from kernelwright import outcome, settings
 from kernelwright.confirmation import Confirmation
 from kernelwright.errors import EXIT_NO, EXIT_YES, UsageError
-from kernelwright.explain import advice, explain, remarks
+from kernelwright.explain import UNEXPLAINED, advice, explain, remarks
 from kernelwright.measure.plan import MeasurePlan
 from kernelwright.measure.stage import measure
 from kernelwright.prebuild import Prebuild
 from kernelwright.problem.layout import Outline, outline, read_source
-from kernelwright.records import Evidence, Stage, StageStatus, Verdict, VerdictWord
-from kernelwright.sanitize import Question, Sanitized, crashed, sanitize
+from kernelwright.records import BuildRecord, Evidence, Stage, StageStatus, Verdict, VerdictWord
+from kernelwright.sanitize import Question, Sanitized, crashed, sanitize, seen_by_the_device_only
 from kernelwright.warm import Warm
 from kernelwright.worker import limits
 from kernelwright.worker.alone import Alone
@@ -78,6 +78,8 @@ class CheckOptions:
     """The speed-up over each baseline that must be shown; None: none is asked for."""
     sanitize: bool = False
     """Run compute-sanitizer's tools over the candidate; only on a GPU, where a crash runs memcheck by itself."""
+    replay: bool = True
+    """Run on the emulated device, too, what fails on a GPU in a way that nothing explains."""
 
 
 def check(
@@ -140,25 +142,7 @@ def check(
         left = options.timeout_s - (time.monotonic() - started)
         # A verdict of "correct" rests on the real headers; another one gains a truer cause, which is worth a little.
         builds = confirmation.confirmed(seen.builds, timeout_s=left if seen.well else min(left, CONFIRM_SECONDS))
-    evidence = Evidence(
-        problem_file=str(problem),
-        candidate_file=str(candidate),
-        candidate_text=text,
-        stages=outcome.stages(seen, refused=any(record.confirmed is False for record in builds)),
-        builds=builds,
-        exception=seen.exception,
-        exit=seen.exit,
-        findings=(*seen.findings, *sanitized.findings),
-        observations=(*seen.observations, *sanitized.observations),
-        suspicions=tuple(seen.suspicions),
-        launches=tuple(seen.launches),
-        counters=None if seen.counters is None else tuple(seen.counters),
-        outputs=tuple(seen.facts),
-        numerics=seen.numerics(),
-        experiments=tuple(seen.experiments),
-        conduct=seen.conduct,
-        device=seen.device,
-    )
+    evidence = _evidence(plan, seen, builds, sanitized)
     causes = sanitized.all_causes(explain(evidence))
     return Verdict(
         verdict=outcome.word(evidence, causes, random=seen.random),
@@ -221,10 +205,33 @@ def _plan(problem: Path, candidate: Path, text: str, options: CheckOptions) -> P
     )
 
 
+def _evidence(plan: Plan, seen: Seen, builds: tuple[BuildRecord, ...], sanitized: Sanitized) -> Evidence:
+    """What ``explain`` goes by."""
+    return Evidence(
+        problem_file=str(plan.problem),
+        candidate_file=str(plan.candidate),
+        candidate_text=plan.text,
+        stages=outcome.stages(seen, refused=any(record.confirmed is False for record in builds)),
+        builds=builds,
+        exception=seen.exception,
+        exit=seen.exit,
+        findings=(*seen.findings, *sanitized.findings),
+        observations=(*seen.observations, *sanitized.observations),
+        suspicions=tuple(seen.suspicions),
+        launches=tuple(seen.launches),
+        counters=None if seen.counters is None else tuple(seen.counters),
+        outputs=tuple(seen.facts),
+        numerics=seen.numerics(),
+        experiments=tuple(seen.experiments),
+        conduct=seen.conduct,
+        device=seen.device,
+    )
+
+
 def _sanitized(
     plan: Plan, seen: Seen, outlined: Outline, options: CheckOptions, progress: Callable[[str], None]
 ) -> Sanitized:
-    """What sanitizers add, and after a crash a replay on the emulated device: a check of its own, without the rest."""
+    """What sanitizers add, and a replay on the emulated device: a check of its own, without the rest."""
     if plan.device != "cuda":
         itself = "; the emulated device checks every access itself" if plan.device == "emulated" else ""
         note = f"sanitizers (they need a GPU{itself})"
@@ -245,10 +252,12 @@ def _sanitized(
     def replay(sets: Mapping[str, str], timeout_s: float) -> Verdict:
         again = replace(
             options, sets=dict(sets), device="emulated", trials=1, timeout_s=timeout_s, confirm=False, timing=False,
-            require_speedup=None, sanitize=False,
+            require_speedup=None, sanitize=False, counted=False,
         )  # fmt: skip
         return check(plan.problem, plan.candidate, options=again, progress=progress)
 
+    wrong = not seen.random and not outcome.all_passed(seen)
+    explicable = built and seen_by_the_device_only(seen.exception, seen.exit, wrong=wrong)
     question = Question(
         alone,
         outlined.constants,
@@ -256,9 +265,15 @@ def _sanitized(
         crashed=crashed(seen.exception, seen.exit),
         hung=seen.stopped_in is Stage.RUN and seen.exit is not None and seen.exit.timed_out,
         timeout_s=options.timeout_s,
-        wrong=bool(seen.trials) and not outcome.all_passed(seen),
+        unexplained=explicable and _unexplained(_evidence(plan, seen, tuple(seen.builds), Sanitized())),
+        replays=options.replay,
+        tensor_bytes=seen.tensor_bytes or None,
     )
     return sanitize(question, replay, progress)
+
+
+def _unexplained(evidence: Evidence) -> bool:
+    return any(cause.id == UNEXPLAINED for cause in explain(evidence))
 
 
 def _measure_plan(

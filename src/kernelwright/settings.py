@@ -197,6 +197,14 @@ SETTINGS: tuple[Setting, ...] = (
         "--no-confirm",
     ),
     Setting(
+        "REPLAY",
+        _switch,
+        "0 | 1",
+        True,
+        "Run on the emulated device, too, what fails on a GPU in a way that nothing there explains.",
+        "--no-replay",
+    ),
+    Setting(
         "INPUTS",
         _choice(*INPUTS),
         " | ".join(INPUTS),

@@ -170,20 +170,108 @@ def test_a_hang_is_replayed_and_no_tool_is_run(monkeypatch: pytest.MonkeyPatch) 
     assert [cause.id for cause in made.causes] == ["sync.deadlock"]
 
 
-def test_a_wrong_result_that_no_tool_explains_is_replayed_where_tools_were_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def unexplained(**changes: Any) -> Question:
+    """A failure that the GPU did not stop, of small tensors."""
+    return question(crashed=False, unexplained=True, tensor_bytes=4096, **changes)
+
+
+def test_what_nothing_on_the_gpu_explains_is_replayed_and_no_tool_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = with_runs(monkeypatch)
+    tolerated = replace(CAUSE, id="sync.shared-race")
+    replays = Replays(verdict(replace(FINDING, cause="sync.shared-race"), causes=(tolerated,)))
+    made = sanitize(unexplained(), replays, lambda step: None)
+    assert (asked, replays.asked) == ([], [{}])
+    assert [(cause.id, cause.confidence, cause.evidence) for cause in made.causes] == [
+        ("sync.shared-race", Confidence.CERTAIN, ("seen on the emulated device at the same size",))
+    ]
+    # The GPU ran it to its end: the verdict stays "wrong", which findings would make "failed".
+    assert made.findings == ()
+
+
+def test_with_tools_it_is_replayed_where_they_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"tensors": [{"name": "x", "address": 1, "bytes": 4096, "dtype": "float32", "shape": [1024]}]}
     with_runs(monkeypatch, Run("memcheck", Log((), True), known=known))
-    tolerated = replace(CAUSE, id="sync.divergent-barrier", stage=Stage.JUDGE)
-    replays = Replays(verdict(causes=(tolerated,), word=VerdictWord.WRONG))
-    made = sanitize(question(crashed=False, asked=True, wrong=True), replays, lambda step: None)
-    assert [(cause.id, cause.evidence) for cause in made.causes] == [
-        ("sync.divergent-barrier", ("seen on the emulated device at the same size",))
-    ]
+    barrier = replace(CAUSE, id="sync.divergent-barrier", stage=Stage.JUDGE)
+    made = sanitize(
+        unexplained(asked=True), Replays(verdict(causes=(barrier,), word=VerdictWord.WRONG)), lambda step: None
+    )
+    assert [cause.id for cause in made.causes] == ["sync.divergent-barrier"]
     with_runs(monkeypatch, Run("memcheck", Log((REPORT,), True), known=known))
-    explained = sanitize(question(crashed=False, asked=True, wrong=True), Replays(), lambda step: None)
+    explained = sanitize(unexplained(asked=True), Replays(), lambda step: None)
     assert [finding.cause for finding in explained.findings] == ["memory.out-of-bounds"]
+
+
+@pytest.mark.parametrize(
+    ("id", "at_its_size", "smaller"),
+    [
+        ("memory.out-of-bounds", True, True),
+        ("launch.shared-memory", True, True),
+        ("logic.power-of-two", True, True),
+        ("numeric.overflow", True, True),
+        ("semantic.broadcast", True, False),  # a smaller size may be what it does not fit
+        ("cheat.calls-reference", False, False),  # what is called cheating must be seen on this device
+        ("device.refused", False, False),
+        (UNEXPLAINED, False, False),
+    ],
+)
+def test_which_causes_of_a_replay_explain_a_wrong_result(id: str, at_its_size: bool, smaller: bool) -> None:
+    answer = verdict(causes=(replace(CAUSE, id=id),), word=VerdictWord.WRONG)
+    same = sanitize(unexplained(), Replays(answer), lambda step: None)
+    assert [cause.id for cause in same.causes] == [id] * at_its_size
+    large = replace(unexplained(), tensor_bytes=1 << 40)
+    other = sanitize(large, Replays(answer, answer, answer), lambda step: None)
+    assert [(cause.id, cause.confidence) for cause in other.causes] == [(id, Confidence.LIKELY)] * smaller
+
+
+def test_a_smaller_size_that_is_right_or_fails_by_itself_explains_no_wrong_result() -> None:
+    numeric = replace(CAUSE, id="numeric.overflow")
+    large = replace(unexplained(), tensor_bytes=1 << 40)
+    replays = Replays(*[verdict(causes=(numeric,), word=VerdictWord.FAILED)] * 2, verdict(word=VerdictWord.CORRECT))
+    made = sanitize(large, replays, lambda step: None)
+    assert (made.causes, len(replays.asked), len(made.notes)) == ((), 3, 3)
+
+
+@pytest.mark.parametrize("word", [VerdictWord.CORRECT, VerdictWord.WRONG])
+def test_a_replay_that_ended_at_the_failures_own_size_is_the_last(word: VerdictWord) -> None:
+    replays = Replays(verdict(word=word))
+    made = sanitize(unexplained(), replays, lambda step: None)
+    assert replays.asked == [{}]
+    assert made.notes == (
+        f"the replay on the emulated device at the same size shows nothing (it is {word.value} there)",
+    )
+
+
+def test_one_that_did_not_end_there_goes_on_to_a_smaller_size() -> None:
+    replays = Replays(verdict(word=VerdictWord.FAILED), verdict(FINDING, causes=(CAUSE,)))
+    made = sanitize(unexplained(), replays, lambda step: None)
+    assert replays.asked == [{}, {"M": "1024", "K": "1603"}]
+    assert [cause.confidence for cause in made.causes] == [Confidence.LIKELY]
+
+
+def test_nothing_is_replayed_where_that_was_not_wanted(ran: list[tuple[str, ...]]) -> None:
+    assert sanitize(unexplained(replays=False), Replays(), lambda step: None) == stage.Sanitized()
+    crash = sanitize(question(replays=False), Replays(), lambda step: None)
+    assert (crash.causes, crash.notes) == ((), ("memcheck (compute-sanitizer was not found)",))
+
+
+@pytest.mark.parametrize(
+    ("exception", "exit", "wrong", "expected"),
+    [
+        (None, None, True, True),
+        (None, None, False, False),
+        (ExceptionFact("RuntimeError", "CUDA error: invalid argument"), None, False, True),
+        (ExceptionFact("KeyError", "'weight'"), None, False, False),
+        (ExceptionFact("KeyError", "'weight'"), None, True, False),
+        (None, ProcessExit(signal="SIGSEGV"), False, True),
+        (None, ProcessExit(signal="SIGKILL", out_of_memory=True), False, False),
+        (None, ProcessExit(signal="SIGKILL", timed_out=True), False, False),
+        (None, ProcessExit(returncode=3), False, False),
+    ],
+)
+def test_which_failures_only_a_device_can_explain(
+    exception: ExceptionFact | None, exit: ProcessExit | None, wrong: bool, expected: bool
+) -> None:
+    assert stage.seen_by_the_device_only(exception, exit, wrong=wrong) is expected
 
 
 def test_a_problem_without_constants_is_replayed_as_it_is(ran: list[tuple[str, ...]]) -> None:

@@ -70,6 +70,11 @@ BASELINES = ("eager", "tf32", "compile", "max-autotune")
 @click.option(
     "--sanitize", is_flag=True, help="Run compute-sanitizer's four tools, too (GPU only; a crash runs memcheck anyway)."
 )
+@click.option(
+    "--no-replay",
+    is_flag=True,
+    help="Leave a failure unexplained rather than run it on the emulated device (GPU only).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON (schema kernelwright.verdict/1).")
 def check(
     problem: Path,
@@ -93,6 +98,7 @@ def check(
     min_samples: int,
     require_speedup: float | None,
     sanitize: bool,
+    no_replay: bool,
     as_json: bool,
 ) -> int:
     """Does CANDIDATE build, and compute what PROBLEM computes? If not: why, at which line, and what to do.
@@ -122,6 +128,7 @@ def check(
         min_samples=min_samples,
         require_speedup=require_speedup,
         sanitize=sanitize,
+        replay=False if no_replay else None,
     )
     from kernelwright import check as core
 
@@ -175,6 +182,7 @@ def check_options(
     min_samples: int = 20,
     require_speedup: float | None = None,
     sanitize: bool = False,
+    replay: bool | None = None,
 ) -> Any:
     """``CheckOptions`` from flags; what no flag gave comes from the settings."""
     from kernelwright.check import CheckOptions
@@ -200,4 +208,5 @@ def check_options(
         min_samples=min_samples,
         require_speedup=require_speedup,
         sanitize=sanitize,
+        replay=settings.get("REPLAY", flag=replay),
     )

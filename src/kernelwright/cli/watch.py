@@ -37,6 +37,7 @@ def watch(problem: Path, candidate: Path, **given: Any) -> int:
     flags.need(problem, candidate)
     given["sets"] = flags.read_sets(given["sets"])
     given["confirm"] = False if given.pop("no_confirm") else None
+    given["replay"] = False if given.pop("no_replay") else None
     given["timing"] = not given.pop("no_timing")
     given["baselines"] = given["baselines"] or ("eager",)
     options = check_options(**given)

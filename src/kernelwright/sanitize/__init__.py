@@ -1,12 +1,12 @@
-"""compute-sanitizer's four tools over a candidate on a GPU, and the emulated device where the GPU only says "crashed".
+"""compute-sanitizer's four tools over a candidate on a GPU, and the emulated device where the GPU does not say why.
 
-Why: a GPU stops at a bad access without a word about where. The rule: everything that is found is a
-:class:`kernelwright.records.Finding` with its witness, so that ``explain`` names causes from it as from the emulated
-device's own; a tool that could not run is "not checked", with the reason.
+Why: a GPU stops at a bad access without a word about where, and tolerates races. The rule: everything that is found
+is a :class:`kernelwright.records.Finding` with its witness, so that ``explain`` names causes from it as from the
+emulated device's own; a tool that could not run is "not checked", with the reason.
 """
 
 from __future__ import annotations
 
-from kernelwright.sanitize.stage import Question, Sanitized, crashed, sanitize
+from kernelwright.sanitize.stage import Question, Sanitized, crashed, sanitize, seen_by_the_device_only
 
-__all__ = ["Question", "Sanitized", "crashed", "sanitize"]
+__all__ = ["Question", "Sanitized", "crashed", "sanitize", "seen_by_the_device_only"]

@@ -1,9 +1,10 @@
 """The sanitize stage of a check on a GPU: which tools run, when the emulated device replays, and what is told.
 
-Why: asked for, all four tools look; after a crash memcheck looks by itself, and the same launch runs on the emulated
-device, at its own size where that is small and else at a smaller one, so that the cause is named either way; so does a
-wrong result that none of the tools that were asked for explains. The rule: what was seen at another size than the
-failure's counts as likely only, unless a sanitizer saw the same line on the GPU.
+Why: asked for, all four tools look; after a crash memcheck looks by itself. A GPU tells of a crash no line, and of a
+race or a refused launch often nothing at all: what crashed, hung, or failed in a way that nothing explains runs once
+more on the emulated device, at its own size where that is small and else at a smaller one. The rule: what was seen at
+another size than the failure's counts as likely only, unless a sanitizer saw the same line on the GPU; and what ran to
+its end on the GPU is wrong, whatever the emulated device would have stopped.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from dataclasses import dataclass, replace
 from kernelwright.errors import KernelwrightError
 from kernelwright.explain.catalogue import UNEXPLAINED
 from kernelwright.problem.smaller import smaller
-from kernelwright.records import Cause, Confidence, ExceptionFact, Finding, ProcessExit, SanitizerFact, Verdict
+from kernelwright.records import (
+    Cause,
+    Confidence,
+    ExceptionFact,
+    Finding,
+    ProcessExit,
+    SanitizerFact,
+    Verdict,
+    VerdictWord,
+)
 from kernelwright.sanitize import findings as named
 from kernelwright.sanitize import tools
 from kernelwright.sanitize.tools import Run
@@ -34,6 +44,13 @@ ALL_REPLAYS_SECONDS = 150.0
 TOOL_SECONDS = 300.0
 _OF_KERNELS = frozenset({"interface", "memory", "sync", "warp"})
 """Families of causes that a device sees: at another size a candidate may well fail by itself in Python."""
+_OF_VALUES = frozenset({"launch", "logic", "numeric"})
+"""Families that explain what a GPU did not stop, at any size."""
+_AT_ITS_SIZE = frozenset({"semantic"})
+"""And one that another size may bring about: of a shape that is written into the candidate."""
+
+_ENDED = frozenset({VerdictWord.CORRECT, VerdictWord.WRONG})
+"""Of a replay that ran to its end: at the failure's own size it has said what there is to say."""
 
 Replay = Callable[[Mapping[str, str], float], Verdict]
 """A check on the emulated device with these ``--set`` values, ended after so many seconds."""
@@ -71,8 +88,19 @@ class Question:
     crashed: bool
     hung: bool
     timeout_s: float
-    wrong: bool = False
-    """Its output was not the reference's."""
+    unexplained: bool = False
+    """It failed on the GPU by its output or by an error of CUDA's, and nothing that was seen there says why."""
+    replays: bool = True
+    """Whether the emulated device may run it."""
+    tensor_bytes: int | None = None
+    """Of what it was given; None where that is not known."""
+
+
+def seen_by_the_device_only(exception: ExceptionFact | None, exit: ProcessExit | None, *, wrong: bool) -> bool:
+    """Whether a failure may have a cause in its kernels that only a device which watches them sees."""
+    if exception is not None:
+        return "CUDA" in exception.message
+    return wrong if exit is None else bool(exit.signal) and not (exit.out_of_memory or exit.timed_out)
 
 
 def crashed(exception: ExceptionFact | None, exit: ProcessExit | None) -> bool:
@@ -85,7 +113,8 @@ def crashed(exception: ExceptionFact | None, exit: ProcessExit | None) -> bool:
 
 def sanitize(question: Question, replay: Replay, progress: Callable[[str], None]) -> Sanitized:
     """Run what ``question`` calls for. Raises nothing: a tool or a replay that failed is a note."""
-    if not (question.asked or question.crashed or question.hung):
+    stopped = question.crashed or question.hung
+    if not (question.asked or stopped or question.unexplained):
         return Sanitized()
     runs: list[Run] = []
     notes: list[str] = []
@@ -95,9 +124,8 @@ def sanitize(question: Question, replay: Replay, progress: Callable[[str], None]
     seen, observations, told = _named(runs, question)
     notes += told
     replayed = Sanitized()
-    # A wrong result that no tool explains: what the device tolerates, the emulated one may object to.
-    unexplained = question.asked and question.wrong and not seen
-    if question.crashed or question.hung or unexplained:
+    # What the GPU tolerates, the emulated device may object to.
+    if question.replays and (stopped or (question.unexplained and not seen)):
         replayed = _replayed(question, runs, seen, replay, progress)
     return Sanitized(
         findings=named.merged(replayed.findings, seen, question.alone.candidate),
@@ -166,31 +194,39 @@ def _replayed(
         except KernelwrightError as error:
             notes.append(f"the replay {where} did not run: {str(error).splitlines()[0][:200]}")
             continue
-        told = _told(verdict, where, seen, question.alone.candidate, same_size=not sets)
+        told = _told(verdict, where, seen, question, same_size=not sets)
         if told.findings or told.causes:
             return replace(told, notes=tuple(notes))
         notes.append(f"the replay {where} shows nothing ({_outcome(verdict)})")
+        if not sets and verdict.verdict in _ENDED:
+            break
     return Sanitized(notes=tuple(notes))
 
 
 def _sizes(question: Question, runs: list[Run]) -> list[dict[str, str]]:
     """Sizes to try, the failure's own first where it is small."""
-    size = runs[0].tensor_bytes if runs else None
+    size = runs[0].tensor_bytes if runs and runs[0].tensor_bytes is not None else question.tensor_bytes
     steps = list(smaller(question.constants, question.alone.text))
     same = size is not None and size <= SAME_SIZE_BYTES
     # Without a smaller size its own is all there is to try.
     return [*([{}] if same or not steps else []), *steps]
 
 
-def _told(
-    verdict: Verdict, where: str, seen: tuple[Finding, ...], candidate_file: str, *, same_size: bool
-) -> Sanitized:
+def _told(verdict: Verdict, where: str, seen: tuple[Finding, ...], question: Question, *, same_size: bool) -> Sanitized:
     """What a replay's verdict says of the failure."""
     found = tuple(replace(finding, witness=where) for finding in verdict.findings)
-    if same_size:
+    stopped = question.crashed or question.hung
+    if not stopped:
+        sure: tuple[Finding, ...] = ()
+    elif same_size:
         sure = found
     else:
-        sure = tuple(f for f in found if any(named.same(f, other, candidate_file) for other in seen))
+        sure = tuple(f for f in found if any(named.same(f, other, question.alone.candidate) for other in seen))
+    families = _OF_KERNELS
+    if not stopped:
+        families |= _OF_VALUES | (_AT_ITS_SIZE if same_size else frozenset())
+    # A candidate that stops by itself at another size than its own says nothing of its own size.
+    alike = bool(verdict.findings) or (not stopped and verdict.verdict is VerdictWord.WRONG)
     rest = [
         replace(
             cause,
@@ -198,7 +234,7 @@ def _told(
             evidence=(*cause.evidence, f"seen {where}"),
         )
         for cause in verdict.causes
-        if (same_size or verdict.findings) and cause.id.partition(".")[0] in _OF_KERNELS
+        if (same_size or alike) and cause.id.partition(".")[0] in families
     ]
     return Sanitized(findings=sure, causes=tuple(rest))
 

@@ -56,6 +56,11 @@ class Drawn:
         pack(self.values, self._held)
         self._sums = [checksum(tensor) for tensor in self._held]
 
+    @property
+    def bytes(self) -> int:
+        """Of the tensors' elements."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in self._held)
+
     def sums(self) -> list[int]:
         """A checksum of each tensor as it was drawn."""
         return self._sums

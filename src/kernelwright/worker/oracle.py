@@ -25,7 +25,7 @@ from kernelwright.worker.frames import exception_fact
 from kernelwright.worker.inputs import Drawn, Handed, put_on
 from kernelwright.worker.judging import Judging, first_line
 from kernelwright.worker.known import Known
-from kernelwright.worker.parameters import checksum, table
+from kernelwright.worker.parameters import checksum, parameter_bytes, table
 from kernelwright.worker.recipe import Recipe, drawn
 from kernelwright.worker.seeds import seed_all
 from kernelwright.worker.tree import CannotCross, pack, unpack
@@ -219,7 +219,8 @@ class _Session:
             if not callable(model):
                 raise TypeError(f"Model is a {type(model).__name__} that cannot be called")
         self.judging.take_model(model)
-        return {"init": packed, "tensors": specs, "parameters": table(self.judging.model)}, held
+        model = self.judging.model
+        return {"init": packed, "tensors": specs, "parameters": table(model), "bytes": parameter_bytes(model)}, held
 
     def _made(self, key: tuple[int, str, str]) -> Known:
         """A trial's inputs, as a recipe or in memory files."""
@@ -228,7 +229,8 @@ class _Session:
         if recipe is not None:
             given = Drawn(recipe, None if recipe.device == place else put_on(place))
             self.judging.given = given
-            return Known(key, {"recipe": asdict(recipe), "sums": given.sums(), "how": given.how}, [])
+            body = {"recipe": asdict(recipe), "sums": given.sums(), "how": given.how, "bytes": given.bytes}
+            return Known(key, body, [])
         assert self.problem is not None
         with self._problem_code("get_inputs()"):
             seed_all(seed)
@@ -245,7 +247,8 @@ class _Session:
         self.judging.here("copying the inputs", lambda: self._take(packed, mapped))
         for item in mapped:
             item.close()
-        return Known(key, {"inputs": packed, "tensors": specs, "how": Handed.how}, fds_out)
+        size = sum(os.fstat(fd).st_size for fd in fds_out)
+        return Known(key, {"inputs": packed, "tensors": specs, "how": Handed.how, "bytes": size}, fds_out)
 
     def _recipe(self, device: str, seed: int) -> Recipe | None:
         """How to draw this trial's inputs on ``device``; None where that is not known, from then on."""

@@ -28,6 +28,13 @@ def table(model: Any) -> Table:
     return [[name, list(t.shape), str(t.dtype).removeprefix("torch."), checksum(t)] for name, t in named]
 
 
+def parameter_bytes(model: Any) -> int:
+    """What :func:`table` lists, in bytes."""
+    if not isinstance(model, torch.nn.Module):
+        return 0
+    return sum(t.numel() * t.element_size() for t in (*model.parameters(), *model.buffers()))
+
+
 def checksum(tensor: torch.Tensor) -> int:
     """A number of 64 bits: the sum of each element's bits times an odd number of its own, modulo 2^64.
 

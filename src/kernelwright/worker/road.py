@@ -93,6 +93,7 @@ class Road:
         self.progress("loading the problem")
         self._ask_oracle("open")
         self._reference, self._init_fds = self._ask_oracle("load")
+        self.seen.tensor_bytes = int(self._reference["bytes"])
         opened, _ = self._ask_candidate("open", Stage.LOAD, timeout_s=OPEN_SECONDS)
         self.candidate.waited_s = 0.0
         self.seen.device = from_json(DeviceFact, opened["device"])
@@ -158,6 +159,7 @@ class Road:
         seed = trial_seed(self.plan.seed, index)
         self.supervisor.post(self.oracle, {"op": "trial", "seed": seed, "draw": self._draw})
         given, fds = self._ask_oracle("trial")
+        self.seen.tensor_bytes = int(self._reference["bytes"]) + int(given["bytes"])
         request = {"op": "forward", "trial": index, "seed": seed}
         request |= {key: given[key] for key in ("recipe", "sums", "inputs", "tensors") if key in given}
         self._hand_on(self.candidate, request, fds)

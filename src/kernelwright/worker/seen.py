@@ -54,6 +54,8 @@ class Seen:
     oracle: str = ""
     inputs: str = ""
     """Where the trials' inputs came from."""
+    tensor_bytes: int = 0
+    """Of the reference's parameters and one trial's inputs."""
     atol: float = 0.0
     rtol: float = 0.0
     random: bool = False
