@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 
 from kernelwright.explain import CAUSES
 from kernelwright.explain.experiment import ROWS
+from kernelwright.judge import experiments as module
 from kernelwright.judge.experiments import experiments, on_other_inputs, reinterpreted
 from kernelwright.judge.variants import VARIANTS
 from kernelwright.records import Experiment
@@ -23,7 +25,8 @@ def tried(reference: Forward, wrong: Forward, *inputs: torch.Tensor) -> tuple[Ex
     with torch.no_grad():
         exact = [reference(*wide)]
         slack = [float((reference(*inputs).double() - exact[0]).abs().nan_to_num(0.0, 0.0, 0.0).max()) * 4]
-        return experiments([wrong(*inputs)], lambda: [reference(*wide)], exact, slack, atol=1e-4, rtol=1e-4)
+        made = experiments([wrong(*inputs)], lambda: [reference(*wide)], exact, slack, atol=1e-4, rtol=1e-4)
+        return made.found
 
 
 def shown(reference: Forward, wrong: Forward, *inputs: torch.Tensor) -> str:
@@ -153,11 +156,32 @@ def test_an_input_with_other_strides_is_read_off_its_memory() -> None:
     filled = torch.relu(x.as_strided((6, 9), (9, 1)))
     found = experiments(
         [filled], lambda: run(wide), run(wide), [0.0], atol=1e-4, rtol=1e-4, unchanged=on_other_inputs(wide, run)
-    )
+    ).found
     assert [(one.variant, one.said) for one in found] == [
         ("input-strides", "the memory of input 0 read in rows, although its strides are (1, 6)")
     ]
     assert list(on_other_inputs([torch.randn(3, 4), 5], run)) == []
+
+
+def test_what_is_slow_the_first_time_only_does_not_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.25)
+    x = torch.randn(8, 8, dtype=torch.float64)
+    waits = iter([0.3])
+
+    def run() -> list[torch.Tensor]:
+        time.sleep(next(waits, 0.0))
+        return [F.gelu(x)]
+
+    made = experiments([F.gelu(x, approximate="tanh")], run, [F.gelu(x)], [0.0], atol=1e-6, rtol=1e-6)
+    assert [found.variant for found in made.found] == ["other-gelu"]
+
+
+def test_what_was_not_tried_in_time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS", -1.0)
+    x = torch.randn(8, 8, dtype=torch.float64)
+    made = experiments([x.sigmoid()], lambda: [F.gelu(x)], [F.gelu(x)], [0.0], atol=1e-6, rtol=1e-6)
+    assert made.found == ()
+    assert made.left == made.of > 1
 
 
 def test_every_variant_is_explained_and_every_explanation_has_a_variant() -> None:

@@ -21,8 +21,9 @@ from kernelwright.judge.eager import EagerMode
 from kernelwright.judge.variants import STATISTICAL, VARIANTS, Call, Change, changes
 from kernelwright.records import Experiment
 
-SECONDS = 4.0
-"""How long all experiments may take: one that would take as long as the longest before is not begun beyond that."""
+SECONDS = 8.0
+"""How long all experiments may take: one that the unchanged reference's time would carry beyond that is not begun. What
+an operator takes when it is first used, as its kernels are read from disk, says nothing of the next one."""
 RUN_SECONDS = 0.05
 """About how long the reference may run on the rows that are tried."""
 BETTER = 0.1
@@ -31,6 +32,17 @@ LIKE = 4.0
 """Factor by which sizes and shares of two patterns of rounding errors may differ."""
 
 Run = Callable[[], list[torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of all experiments."""
+
+    found: tuple[Experiment, ...] = ()
+    """What the outputs are, the likeliest first."""
+    left: int = 0
+    """Experiments that were not made, because the time was up."""
+    of: int = 0
 
 
 @dataclass(frozen=True)
@@ -101,28 +113,32 @@ def experiments(
     atol: float,
     rtol: float,
     unchanged: Iterable[tuple[Choice, Run]] = (),
-) -> tuple[Experiment, ...]:
-    """What the candidate's outputs ``mine`` are; the likeliest first, none where no variant gives them.
+) -> Tried:
+    """What the candidate's outputs ``mine`` are; nothing is found where no variant gives them.
 
     ``run`` gives the reference's outputs in float64 and is run once for each variant; ``exact`` are those unchanged;
     ``slack`` is what an output may miss the tolerance by, because the reference does, too. ``unchanged`` are runs of
     the reference as it is, on other inputs, which come first.
     """
     if any(one.shape != other.shape for one, other in zip(mine, exact, strict=True)):
-        return ()
-    began = time.monotonic()
+        return Tried()
     with _Listing() as listing:
         run()
-    longest = time.monotonic() - began
+    # The run before this one loaded what the reference needs.
+    began = time.monotonic()
+    run()
+    once = time.monotonic() - began
     tried: dict[Choice, Experiment] = {}
     for choice, on_others in unchanged:
         found = _compared(choice, mine, on_others(), exact, slack, atol, rtol)
         if found is not None:
-            return (found,)
+            return Tried((found,))
     order = list(VARIANTS)
-    for choice in sorted(_worth(listing.choices), key=lambda choice: order.index(choice.variant)):
-        at = time.monotonic()
-        if at + longest > began + SECONDS:
+    choices = sorted(_worth(listing.choices), key=lambda choice: order.index(choice.variant))
+    left = 0
+    for number, choice in enumerate(choices):
+        if time.monotonic() + once > began + SECONDS:
+            left = len(choices) - number
             break
         try:
             with _Changed(choice):
@@ -131,14 +147,14 @@ def experiments(
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
             continue
         found = _compared(choice, mine, outputs, exact, slack, atol, rtol)
-        longest = max(longest, time.monotonic() - at)
         if found is not None:
             tried[choice] = found
     least = min((found.rms_error for found in tried.values()), default=0.0)
     # Roundings of neighbouring formats differ little, and some variants not at all: of what is as near as the nearest,
     # the variant that stands first in the table is meant, and of that the nearest.
     near = [found for found in tried.values() if found.rms_error <= 3 * least]
-    return tuple(sorted(near, key=lambda found: (order.index(found.variant), found.rms_error))[:3])
+    best = sorted(near, key=lambda found: (order.index(found.variant), found.rms_error))[:3]
+    return Tried(tuple(best), left, len(choices))
 
 
 def on_other_inputs(inputs: list[Any], run: Callable[[list[Any]], list[torch.Tensor]]) -> Iterator[tuple[Choice, Run]]:

@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from kernelwright.judge.experiments import RUN_SECONDS, experiments, on_other_inputs, reinterpreted
+from kernelwright.judge.experiments import RUN_SECONDS, Tried, experiments, on_other_inputs, reinterpreted
 from kernelwright.judge.judge import Judgement, Yardsticks, judge, take_yardsticks
 from kernelwright.judge.oracle import Oracle, Reference, double_model
-from kernelwright.records import Experiment
 from kernelwright.worker import gpu
 from kernelwright.worker.inputs import Inputs, copied
 from kernelwright.worker.seeds import seed_all
@@ -103,25 +102,25 @@ class Judging:
 
         return self.here("the comparison", step)
 
-    def experimented(self, value: Any, tolerances: tuple[Any, Any]) -> tuple[Experiment, ...]:
-        """What wrong outputs (on the CPU) are instead; none where that is not known."""
+    def experimented(self, value: Any, tolerances: tuple[Any, Any]) -> Tried:
+        """What wrong outputs (on the CPU) are instead; nothing where that is not known."""
         reference, oracle = self.reference, self.oracle
         assert reference is not None and oracle is not None
         atol, rtol = (self.tolerance(chosen) for chosen in tolerances)
         if self._model64 is None:
             self._model64, self._no_double = double_model(self.model)
         if self._model64 is None or not oracle.exact:
-            return ()
+            return Tried()
         oracle.resume(self._model64)
         mine = [tensor.to(self.place) for _, tensor in leaves(value, "") if isinstance(tensor, torch.Tensor)]
         if len(mine) != len(reference.leaves):
-            return ()
+            return Tried()
         strided = reinterpreted(mine, reference.leaves, atol=atol, rtol=rtol)
         if strided is not None:
-            return (strided,)
+            return Tried((strided,))
         sample = oracle.sample(seconds=RUN_SECONDS)
         if sample is None:
-            return ()
+            return Tried()
         inputs, rows = sample
         exact = oracle.run_sample(inputs)
         own = [leaf[rows] if leaf.dim() else leaf for leaf in reference.leaves]

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 
 from kernelwright.errors import MachineError, UsageError
+from kernelwright.judge.experiments import Tried
 from kernelwright.problem.layout import Problem, load
-from kernelwright.records import Experiment, to_json
+from kernelwright.records import to_json
 from kernelwright.worker import gpu, memory
 from kernelwright.worker.frames import exception_fact
 from kernelwright.worker.inputs import Drawn, Handed, put_on
@@ -169,7 +170,7 @@ class _Session:
         asked = self.config["atol"], self.config["rtol"]
         judgement = self.judging.judged(value, devices, str(request["device"]), asked)
         assert self.judging.oracle is not None
-        tried: tuple[Experiment, ...] = ()
+        tried = Tried()
         untried = ""
         if not judgement.passed and request.get("experiment"):
             self.doing = "the experiments"
@@ -178,6 +179,8 @@ class _Session:
             # The verdict stands without: what is missing is what the outputs are instead.
             except Exception as error:
                 untried = f"what the outputs are instead was not tried: {type(error).__name__}: {first_line(error)}"
+            if tried.left and not tried.found:
+                untried = f"what the outputs are instead: {tried.left} of {tried.of} changes were not tried in time"
         sums = [_sampled_sum(item.tensor) for item in mapped]
         for item in mapped:
             item.close()
@@ -190,7 +193,7 @@ class _Session:
                 "impostors": None if judgement.impostors is None else list(judgement.impostors),
                 "passed": judgement.passed,
                 "sums": sums,
-                "experiments": to_json(tried),
+                "experiments": to_json(tried.found),
                 "oracle": self.judging.oracle.how,
                 "atol": self.judging.tolerance(asked[0]),
                 "rtol": self.judging.tolerance(asked[1]),
