@@ -20,6 +20,7 @@ from kernelwright.build import cache
 from kernelwright.build.extension import Extension, split
 from kernelwright.build.nvcc import clean_environment, run_command
 from kernelwright.build.toolchain import Toolchain
+from kernelwright.emulate.nativebuild import shared_library
 
 _REFERENCE = re.compile(
     r"^(?:(?P<file>[^:\n]+):(?P<line>\d+): |[^\n]*?)(?:warning: |error: )?"
@@ -87,6 +88,7 @@ def shared(
             *others,
         ),
         *(torch if full else ()),
+        *shared_library(str(toolchain.host)),
         *("-Wl,-z,defs", "-Wl,--warn-unresolved-symbols", "-Wl,--no-demangle"),
     ]
     said = run_command(command, folder=output.parent, environment=clean_environment())

@@ -56,6 +56,19 @@ def compiler(language: Language) -> tuple[str, str]:
     )
 
 
+@functools.cache
+def shared_library(driver: str) -> tuple[str, ...]:
+    """The shared C++ library as a link's argument; nothing where the compiler at ``driver`` knows none.
+
+    A g++ that links its library statically (seen in a container with an H200) gives each module a copy of its own,
+    whose symbols the others then use: ``<<`` of a number takes one copy's stream and the other's facets, and crashes.
+    Named before what g++ adds by itself, the shared one, which torch uses, answers for all.
+    """
+    answer = subprocess.run([driver, "-print-file-name=libstdc++.so.6"], capture_output=True, text=True, check=False)
+    path = Path(answer.stdout.strip())
+    return (str(path.resolve()),) if path.is_absolute() and path.exists() else ()
+
+
 def _search_path() -> str:
     """PATH and the system's own folders: a PATH that is broken is the candidate's build's affair, not our parts'."""
     return os.pathsep.join(part for part in (os.environ.get("PATH", ""), os.defpath) if part)
@@ -77,6 +90,7 @@ def build_shared(
     ``headers`` count as content; ``salt`` names whatever else matters (torch's version). Raises :class:`MachineError`
     with the compiler's first errors.
     """
+    links = (*links, *(shared_library(compiler(language)[0]) if language == "c++" else ()))
     with _product(f"lib{name}.so", sources, flags, links, language, headers, salt) as (path, scratch):
         if scratch is not None:
             objects = _objects(sources, flags, language, scratch)

@@ -20,6 +20,7 @@ from pathlib import Path
 from kernelwright.build import cache, diagnostics, link, ptxas
 from kernelwright.build.nvcc import FATBIN, CommandFailed, Plan, clean_environment, plan, run_command
 from kernelwright.build.toolchain import Toolchain
+from kernelwright.emulate.nativebuild import shared_library
 from kernelwright.emulate.nativeparts import program_link_flags
 from kernelwright.errors import RefusedError
 from kernelwright.records import BuildRecord, Diagnostic, KernelFacts, from_json, to_json
@@ -168,6 +169,7 @@ def _link(toolchain: Toolchain, unit: Path, output: Path, libraries: tuple[str, 
         # The runtime's own globals must be made before the program registers its kernels: it comes first, and whole.
         *("-Wl,--whole-archive", archives[0], "-Wl,--no-whole-archive"),
         *(str(unit), *archives[1:], *others, "-lpthread", "-ldl", "-lrt", "-lm"),
+        *shared_library(str(toolchain.host)),
         *("-Wl,-z,defs", "-Wl,--warn-unresolved-symbols", "-Wl,--no-demangle"),
     ]
     said = run_command(command, folder=unit.parent, environment=clean_environment())
