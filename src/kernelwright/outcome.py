@@ -22,9 +22,8 @@ def stages(seen: Seen, *, refused: bool) -> tuple[StageResult, ...]:
     results: list[StageResult] = []
     stopped = Stage.BUILD if refused and seen.stopped_in is None else seen.stopped_in
     order = [Stage.LOAD, Stage.BUILD, Stage.RUN, Stage.JUDGE]
-    build_seconds = sum(record.seconds for record in seen.builds)
     for stage in order:
-        seconds = build_seconds if stage is Stage.BUILD else seen.seconds.get(stage, 0.0)
+        seconds = seen.seconds.get(stage, 0.0)
         if stage is stopped and _refusals(seen):
             note = f"not checked: the emulated device does not know {_refusals(seen)[0].access or 'its PTX'}"
             results.append(StageResult(stage, StageStatus.NOT_RUN, seconds, note))

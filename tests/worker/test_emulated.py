@@ -7,7 +7,7 @@ from tests.worker.conftest import Run
 
 from kernelwright.check import exit_status
 from kernelwright.counters import metrics as m
-from kernelwright.records import VerdictWord
+from kernelwright.records import Stage, VerdictWord
 
 pytestmark = pytest.mark.emu
 
@@ -66,6 +66,32 @@ def test_a_right_kernel_is_correct_and_its_launches_are_counted(run: Run) -> Non
     (launch,) = verdict.launches
     assert (launch.grid, launch.block, launch.count) == ((50, 1, 1), (128, 1, 1), 3)
     assert [record.ok for record in verdict.build] == [True]
+
+
+def test_extensions_that_are_built_side_by_side_take_the_time_of_both_only_once(run: Run) -> None:
+    text = CANDIDATE.replace("{body}", "if (i < n) y[i] = SCALE * x[i] + SHIFT;").replace(
+        """ext = load_inline(name="affine_ext", cpp_sources="torch::Tensor run(torch::Tensor x);", cuda_sources=CUDA,
+                  functions=["run"])
+""",
+        """from concurrent.futures import ThreadPoolExecutor
+
+def built(scale):
+    source = CUDA.replace("SCALE", scale).replace("SHIFT", "1" if scale == "2" else "0")
+    return load_inline(name="affine" + scale, cpp_sources="torch::Tensor run(torch::Tensor x);", cuda_sources=source,
+                       functions=["run"])
+
+with ThreadPoolExecutor(2) as pool:
+    double, same = pool.map(built, ["2", "1"])
+""",
+    )
+    text = text.replace("return ext.run(x)", "return double.run(same.run(x))")
+    verdict = run(text, PROBLEM, device="emulated", confirm=False)
+    assert verdict.verdict is VerdictWord.CORRECT, verdict.causes
+    assert sorted((record.name, record.ok) for record in verdict.build) == [("affine1", True), ("affine2", True)]
+    (took,) = [stage.seconds for stage in verdict.stages if stage.stage is Stage.BUILD]
+    one, other = sorted(record.seconds for record in verdict.build)
+    # They began together: whatever of the shorter one was on its own is what the stage took beyond the longer one.
+    assert other - 0.05 <= took < one + other
 
 
 def test_an_instruction_that_is_not_emulated_decides_nothing_and_is_named_at_its_line(run: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -35,6 +36,16 @@ def test_messages_arrive_in_order_with_their_descriptors(ends: tuple[Channel, Ch
     os.write(fds[1], b"through")
     assert os.read(fds[0], 7) == b"through"
     close_all(fds)
+
+
+def test_threads_that_send_at_once_cut_into_no_message(ends: tuple[Channel, Channel]) -> None:
+    ours, theirs = ends
+    sent = {letter * 1_000_000 for letter in "abcdefgh"}
+    with ThreadPoolExecutor(len(sent)) as pool:
+        sending = [pool.submit(ours.send, {"text": text}) for text in sent]
+        received = {theirs.receive()[0]["text"] for _ in sent}
+        assert all(job.result() is None for job in sending)
+    assert received == sent
 
 
 def test_more_descriptors_than_one_call_carries_arrive(ends: tuple[Channel, Channel]) -> None:

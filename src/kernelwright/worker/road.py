@@ -71,6 +71,8 @@ class Road:
         self.on_step: Callable[[str, float], None] = lambda step, began: None
         """Called with each answer that was waited for, and since when (``time.monotonic``)."""
         self._started = time.monotonic()
+        self._built_until = 0.0
+        """When the last build ended that was told of."""
         self._draw = _where_drawn(plan)
         self._held: list[int] = []
         """Memory files on their way from one process to the other."""
@@ -99,7 +101,7 @@ class Road:
         self.seen.device = from_json(DeviceFact, opened["device"])
         self.progress("building the candidate")
         loaded, _ = self._ask_candidate("load", Stage.LOAD)
-        self._took(Stage.LOAD, float(loaded["seconds"]) - sum(record.seconds for record in self.seen.builds))
+        self._took(Stage.LOAD, float(loaded["seconds"]) - self.seen.seconds.get(Stage.BUILD, 0.0))
 
     def construct(self) -> None:
         """``ModelNew(*init)`` under the reference's seed."""
@@ -339,7 +341,7 @@ class Road:
         """A fact that came between replies. What does not fit its form is a fact about the sender."""
         try:
             if "build" in event:
-                self.seen.builds.append(from_json(BuildRecord, event["build"]))
+                self._built(from_json(BuildRecord, event["build"]))
             elif "confirm" in event:
                 self.seen.confirm_requests += 1
                 self.on_confirm(event["confirm"])
@@ -358,6 +360,13 @@ class Road:
                 self.seen.leaving_frames = tuple(self._line(int(n), str(f)) for n, f in event["frames"])
         except (TypeError, KeyError, ValueError) as error:
             self.candidate.protocol_error = f"it sent an event that is none: {error}"
+
+    def _built(self, record: BuildRecord) -> None:
+        """Keep ``record``. A candidate may build side by side: the stage took the time in which anything was built."""
+        now = time.monotonic()
+        self._took(Stage.BUILD, now - max(now - record.seconds, self._built_until))
+        self._built_until = now
+        self.seen.builds.append(record)
 
     def _line(self, number: int, function: str) -> SourceLine:
         lines = self.plan.text.splitlines()

@@ -13,6 +13,7 @@ import json
 import os
 import socket
 import struct
+import threading
 from collections import deque
 from typing import Any
 
@@ -35,10 +36,14 @@ class Closed(Exception):
 
 
 class Channel:
-    """One end of a socket pair. ``send`` blocks, ``feed`` reads what is there, ``receive`` waits for a message."""
+    """One end of a socket pair. ``send`` blocks, ``feed`` reads what is there, ``receive`` waits for a message.
+
+    Several threads may send: a candidate may build its extensions side by side, and each build tells of itself.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
+        self._sending = threading.Lock()
         self._bytes = bytearray()
         self._fds: deque[int] = deque()
 
@@ -56,16 +61,17 @@ class Channel:
         body = json.dumps(message, allow_nan=True).encode()
         data = memoryview(HEADER.pack(MAGIC, len(body), len(fds)) + body)
         pending = list(fds)
-        try:
-            while pending or data:
-                part, pending = pending[:FDS_A_PART], pending[FDS_A_PART:]
-                # While descriptors are left over, one byte at a time carries them: they must precede the last byte.
-                chunk = data[:1] if pending else data
-                ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", part))] if part else []
-                sent = self.socket.sendmsg([chunk], ancillary)
-                data = data[sent:]
-        except OSError as error:
-            raise Closed(str(error)) from None
+        with self._sending:
+            try:
+                while pending or data:
+                    part, pending = pending[:FDS_A_PART], pending[FDS_A_PART:]
+                    # While descriptors are left over, one byte at a time carries them: they precede the last byte.
+                    chunk = data[:1] if pending else data
+                    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", part))] if part else []
+                    sent = self.socket.sendmsg([chunk], ancillary)
+                    data = data[sent:]
+            except OSError as error:
+                raise Closed(str(error)) from None
 
     def feed(self) -> bool:
         """Read once what has arrived; False at the end of the stream."""
