@@ -55,6 +55,15 @@ def test_a_format_string_keeps_its_lines() -> None:
     assert located(text, "src") == [2, 3, 4, 5, 6]
 
 
+def test_format_strings_beside_other_strings_and_around_others_are_read_as_written() -> None:
+    text = (
+        'n = 4\nsrc = (\n  "int a;\\n"\n  f"struct B {{}};\\n"\n  rf"""int {f"c{n}"};\nint d;\n""")\nlast = "int e;"\n'
+    )
+    # A line that holds another value than it is written with, between two literals, stands nowhere.
+    assert located(text, "src") == [3, 4, 0, 6, 7]
+    assert located(text, "last") == [8]
+
+
 def test_a_line_that_stands_nowhere_is_left_in_the_generated_file() -> None:
     assert located('src = "int a;"\n', '"int other_thing;"') == [0]
 

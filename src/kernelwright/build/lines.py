@@ -12,7 +12,7 @@ import io
 import itertools
 import tokenize
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,12 +129,12 @@ def _pieces(text: str) -> list[Piece]:
         run.clear()
 
     try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.STRING:
-                lines, places = _content(token.string, token.start[0])
+        for literal, line in _literals(text):
+            if literal:
+                lines, places = _content(literal, line)
                 made.append(Piece(tuple(lines), tuple(places)))
                 run.append((lines, places))
-            elif token.type not in (tokenize.NL, tokenize.COMMENT):
+            else:
                 close()
     except (tokenize.TokenError, SyntaxError):
         pass  # what was read so far still maps
@@ -146,6 +146,40 @@ def _pieces(text: str) -> list[Piece]:
         )
         for p in made
     ]
+
+
+# Python 3.12 made several tokens of a format string; before, it was one of type STRING.
+_BEGINS, _ENDS = getattr(tokenize, "FSTRING_START", -1), getattr(tokenize, "FSTRING_END", -1)
+
+
+def _literals(text: str) -> Iterator[tuple[str, int]]:
+    """String literals as they are written, with the line that each starts on; ``""`` for whatever else stands between.
+
+    Raises what ``tokenize`` does.
+    """
+    rows = text.splitlines(keepends=True)
+    depth, begun = 0, (0, 0)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == _BEGINS:
+            begun = begun if depth else token.start
+            depth += 1
+        elif token.type == _ENDS:
+            depth -= 1
+            if not depth:
+                yield _between(rows, begun, token.end), begun[0]
+        elif depth:
+            continue
+        elif token.type == tokenize.STRING:
+            yield token.string, token.start[0]
+        elif token.type not in (tokenize.NL, tokenize.COMMENT):
+            yield "", token.start[0]
+
+
+def _between(rows: Sequence[str], start: tuple[int, int], end: tuple[int, int]) -> str:
+    """The text from ``start`` to ``end``, each a line from 1 and a column from 0."""
+    if start[0] == end[0]:
+        return rows[start[0] - 1][start[1] : end[1]]
+    return "".join((rows[start[0] - 1][start[1] :], *rows[start[0] : end[0] - 1], rows[end[0] - 1][: end[1]]))
 
 
 def _content(literal: str, line: int) -> tuple[list[str], list[int]]:
