@@ -27,8 +27,9 @@ from kernelwright.sanitize import Question, Sanitized, crashed, sanitize, seen_b
 from kernelwright.warm import Warm
 from kernelwright.worker import limits
 from kernelwright.worker.alone import Alone
+from kernelwright.worker.conversation import CandidateStopped
 from kernelwright.worker.plan import Plan, trial_seed
-from kernelwright.worker.road import CandidateStopped, Road
+from kernelwright.worker.road import Road
 from kernelwright.worker.seen import Seen
 
 CONFIRM_SECONDS = 15.0

@@ -98,3 +98,18 @@ def test_a_right_output_that_no_input_went_into_is_a_constant(evidence: Make) ->
 def test_whatever_may_depend_on_the_input_is_no_constant(evidence: Make, changed: dict[str, bool]) -> None:
     conduct = dataclasses.replace(CONSTANT, **changed)
     assert explain(evidence(TEXT, numerics=RIGHT, device=EMULATED, conduct=conduct)) == ()
+
+
+GPU = DeviceFact("cuda", "NVIDIA H200", "9.0")
+
+
+@pytest.mark.parametrize(
+    ("own", "named"), [((), True), (("relu_kernel(float const*, float*, int)",), False), (None, False)]
+)
+def test_on_a_gpu_it_takes_a_look_at_what_was_launched(evidence: Make, own: Any, named: bool) -> None:
+    decoy = dataclasses.replace(DECOY, own_kernels=own)
+    found = explain(evidence(TEXT, numerics=RIGHT, device=GPU, builds=(BUILT,), conduct=decoy))
+    assert [cause.id for cause in found] == ["cheat.calls-reference"] * named
+    constant = dataclasses.replace(CONSTANT, own_kernels=own)
+    found = explain(evidence(TEXT, numerics=RIGHT, device=GPU, conduct=constant))
+    assert [cause.id for cause in found] == ["cheat.constant-output"] * named

@@ -8,11 +8,10 @@ only; a candidate without kernels of its own that does the reference's work with
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
 
 from kernelwright.explain.case import Case
-from kernelwright.records import Cause, Confidence, OperatorFact, Stage
+from kernelwright.records import Cause, Confidence, Stage, kinds
 
 
 def causes(case: Case) -> Iterator[Cause]:
@@ -21,7 +20,9 @@ def causes(case: Case) -> Iterator[Cause]:
     yield from returned_again(case)
     evidence = case.evidence
     trials = evidence.numerics.trials if evidence.numerics is not None else ()
-    if _tells_all(case) and not evidence.launches and trials and all(trial.passed for trial in trials):
+    # A GPU tells what it launched where somebody looked.
+    idle = not evidence.launches if _tells_all(case) else evidence.conduct.own_kernels == ()
+    if idle and trials and all(trial.passed for trial in trials):
         yield from calls_reference(case)
         yield from constant_output(case)
 
@@ -71,10 +72,10 @@ def returned_again(case: Case) -> Iterator[Cause]:
 def calls_reference(case: Case) -> Iterator[Cause]:
     """It builds kernels, runs none, and PyTorch does all that the reference does."""
     conduct = case.evidence.conduct
-    ours, theirs = conduct.operators, conduct.reference_operators
-    if not case.evidence.builds or not ours or not theirs or _kinds(theirs) - _kinds(ours):
+    if not case.evidence.builds or not conduct.does_the_references_work:
         return
-    wanted = _kinds(theirs)
+    ours, theirs = conduct.operators or (), conduct.reference_operators or ()
+    wanted = kinds(theirs)
     line = next((one.line for one in ours if (one.name, one.shape) in wanted and one.line), 0)
     names = ", ".join(dict.fromkeys(one.name.lstrip("_") for one in theirs))
     yield case.cause(
@@ -94,7 +95,7 @@ def constant_output(case: Case) -> Iterator[Cause]:
     """It passes without having read an input."""
     conduct = case.evidence.conduct
     # Host code may read memory that no operator was given; then the outputs would differ from trial to trial.
-    if conduct.reads_input is not False or not conduct.reference_reads_input or not conduct.same_in_all_trials:
+    if not conduct.gives_a_constant:
         return
     passing = case.evidence.numerics.passing_impostors if case.evidence.numerics is not None else ()
     yield case.cause(
@@ -128,10 +129,6 @@ def remembered(module: ast.Module) -> int:
         if isinstance(node, ast.FunctionDef):
             lines |= {d.lineno for d in node.decorator_list if ast.unparse(d).split("(")[0].endswith("cache")}
     return lines.pop() if len(lines) == 1 else 0
-
-
-def _kinds(operators: tuple[OperatorFact, ...]) -> Counter[tuple[str, tuple[int, ...]]]:
-    return Counter((one.name, one.shape) for one in operators)
 
 
 def _assigned(module: ast.Module, name: str) -> int:

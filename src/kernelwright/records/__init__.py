@@ -29,6 +29,7 @@ from kernelwright.records.conduct import (
     ExceptionFact,
     OperatorFact,
     ProcessExit,
+    kinds,
 )
 from kernelwright.records.seen import (
     HOST_STACK,
@@ -90,5 +91,6 @@ __all__ = [
     "Verdict",
     "VerdictWord",
     "from_json",
+    "kinds",
     "to_json",
 ]

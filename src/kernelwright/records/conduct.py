@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from kernelwright.sourceline import SourceLine
@@ -64,3 +65,21 @@ class Conduct:
     """Whether several trials had the same outputs, bit for bit, for different inputs."""
     returned_again: tuple[int, int] | None = None
     """A wrong trial, and the right one before it whose outputs were returned bit for bit; counted from 1."""
+    own_kernels: tuple[str, ...] | None = None
+    """On a GPU, what a forward pass launched that is no library's, by name; None where nobody looked."""
+
+    @property
+    def does_the_references_work(self) -> bool:
+        """Whether PyTorch ran all the operators that it runs in the reference, each as often and of that shape."""
+        ours, theirs = self.operators, self.reference_operators
+        return bool(ours and theirs) and not kinds(theirs or ()) - kinds(ours or ())
+
+    @property
+    def gives_a_constant(self) -> bool:
+        """Whether all trials had one output, and no operator of PyTorch's was given an input to make it from."""
+        return self.reads_input is False and bool(self.reference_reads_input) and self.same_in_all_trials
+
+
+def kinds(operators: tuple[OperatorFact, ...]) -> Counter[tuple[str, tuple[int, ...]]]:
+    """How often each operator ran, by name and shape."""
+    return Counter((one.name, one.shape) for one in operators)

@@ -22,7 +22,7 @@ from kernelwright.errors import KernelwrightError
 from kernelwright.judge.operators import Watch
 from kernelwright.records import to_json
 from kernelwright.worker import limits, memory
-from kernelwright.worker.devices import DEVICES, Cuda, Opening, Place
+from kernelwright.worker.devices import DEVICES, Opening, Place
 from kernelwright.worker.frames import exception_fact
 from kernelwright.worker.guarded import Guard
 from kernelwright.worker.inputs import Drawn, Handed, Inputs
@@ -203,6 +203,20 @@ class _Session:
             body["counters"] = to_json(self.device.counters())
         self._reply("forward", {**body, "device": self.device.name}, fds_out)
 
+    def on_launches(self, request: dict[str, Any], fds: list[int]) -> None:
+        """One more forward pass on a GPU, for what it launches: asked for where the operators call for it."""
+        from kernelwright.judge.launched import launched, own
+
+        assert self.device is not None
+        self.say("the inputs of a forward pass whose launches are noted")
+        given, own_bytes = self._given(request, fds)
+        seed_all(int(request["seed"]))
+        self.say("a forward pass whose launches are noted")
+        names = launched(lambda: self._timed(given.values))
+        given.close()
+        limits.raise_data(-own_bytes)
+        self._reply("launches", {"own": None if names is None else list(own(names))}, [])
+
     def on_suspicions(self, request: dict[str, Any], fds: list[int]) -> None:
         """Patterns in the code of the kernels that ran: asked for beside a wrong result."""
         assert self.device is not None
@@ -270,10 +284,8 @@ class _Session:
         return value, time.perf_counter() - started
 
     def _watched(self, inputs: list[Any]) -> Any:
-        """A forward pass whose operators are noted; the device has kernels of its own to tell of, a GPU does not."""
+        """A forward pass whose operators are noted."""
         assert self.device is not None
-        if isinstance(self.device, Cuda):
-            return self._timed(inputs)[0]
         watch = Watch(inputs, file=self.file)
         try:
             with watch:

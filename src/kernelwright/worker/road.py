@@ -14,31 +14,23 @@ from dataclasses import replace
 from typing import Any
 
 from kernelwright.counters.records import KernelCounters
-from kernelwright.errors import InternalError, KernelwrightError, MachineError, ProblemError, UsageError
 from kernelwright.records import (
-    BuildRecord,
     DeviceFact,
-    ExceptionFact,
     Experiment,
-    Finding,
-    LaunchFact,
     OperatorFact,
     OutputFact,
     OutputNumerics,
-    ProcessExit,
-    SourceLine,
     Stage,
     Suspicion,
     Trial,
     from_json,
 )
+from kernelwright.worker.conversation import CandidateStopped, Conversation
 from kernelwright.worker.plan import Plan, trial_seed
-from kernelwright.worker.seen import Seen
 from kernelwright.worker.start import start_candidate, start_oracle
 from kernelwright.worker.supervisor import Supervisor
 from kernelwright.worker.weights import agree, why_not_loadable
-from kernelwright.worker.wire import close_all
-from kernelwright.worker.worker import Message, Worker, WorkerEnded
+from kernelwright.worker.worker import Worker
 
 _OPERATORS: Any = tuple[OperatorFact, ...] | None
 SLOW_SECONDS = 60.0
@@ -48,11 +40,7 @@ OPEN_SECONDS = 900.0
 our time, not the candidate's."""
 
 
-class CandidateStopped(Exception):
-    """The candidate raised or ended: nothing more can be asked of it."""
-
-
-class Road:
+class Road(Conversation):
     """One check's way through the stages, in order; each method is one stretch of it."""
 
     def __init__(
@@ -64,22 +52,15 @@ class Road:
         oracle: Worker | None = None,
         candidate: Worker | None = None,
     ) -> None:
-        self.supervisor, self.plan, self.progress = supervisor, plan, progress
-        self.seen = Seen()
-        self.on_confirm: Callable[[dict[str, Any]], None] = lambda request: None
-        """Called with each build that real headers should confirm, as soon as it is known."""
-        self.on_step: Callable[[str, float], None] = lambda step, began: None
-        """Called with each answer that was waited for, and since when (``time.monotonic``)."""
+        super().__init__(
+            supervisor,
+            plan,
+            oracle=oracle or start_oracle(supervisor, plan),
+            candidate=candidate or start_candidate(supervisor, plan),
+        )
+        self.progress = progress
         self._started = time.monotonic()
-        self._built_until = 0.0
-        """When the last build ended that was told of."""
         self._draw = _where_drawn(plan)
-        self._held: list[int] = []
-        """Memory files on their way from one process to the other."""
-        self.oracle = oracle or start_oracle(supervisor, plan)
-        self.candidate = candidate or start_candidate(supervisor, plan)
-        self.candidate.file = str(plan.candidate)
-        self.candidate.on_event = self._on_event
 
     # ---- stretches -------------------------------------------------------------------------------------------------
     def load(self) -> None:
@@ -132,6 +113,7 @@ class Road:
             self.seen.trials.append(trial)
             self.seen.facts += [fact for fact in facts if fact not in self.seen.facts]
         if all(trial.passed for trial in self.seen.trials):
+            self._note_launches()
             return
         self.supervisor.post(self.candidate, {"op": "suspicions"})
         told, _ = self._ask_candidate("suspicions", Stage.JUDGE)
@@ -151,11 +133,6 @@ class Road:
         self.supervisor.post(self.oracle, {"op": "rest"})
         self._ask_oracle("rest")
 
-    def close(self) -> None:
-        """Close what was on its way when the check ended."""
-        close_all(self._held)
-        self._held = []
-
     # ---- one trial -------------------------------------------------------------------------------------------------
     def _trial(self, index: int) -> tuple[Trial, list[OutputFact]]:
         seed = trial_seed(self.plan.seed, index)
@@ -163,7 +140,7 @@ class Road:
         given, fds = self._ask_oracle("trial")
         self.seen.tensor_bytes = int(self._reference["bytes"]) + int(given["bytes"])
         request = {"op": "forward", "trial": index, "seed": seed}
-        request |= {key: given[key] for key in ("recipe", "sums", "inputs", "tensors") if key in given}
+        request |= {key: given[key] for key in _GIVEN if key in given}
         self._hand_on(self.candidate, request, fds)
         # The reference is computed while the candidate runs.
         self.supervisor.post(self.oracle, {"op": "reference", "operators": index == 0})
@@ -234,6 +211,32 @@ class Road:
         same = len(self.seen.sums) > 1 and all(one == sums for one in self.seen.sums)
         self.seen.conduct = replace(conduct, same_in_all_trials=same and bool(sums))
 
+    def _note_launches(self) -> None:
+        """On a GPU, what a forward pass launches, where its operators alone may have made the output."""
+        conduct = self.seen.conduct
+        suspect = conduct.gives_a_constant or (self.seen.builds and conduct.does_the_references_work)
+        if self.plan.device != "cuda" or not suspect:
+            return
+        self.progress("noting what is launched")
+        seed = trial_seed(self.plan.seed, 0)
+        before = (self.seen.exception, self.seen.exit, self.seen.stopped_in)
+        try:
+            self.supervisor.post(self.oracle, {"op": "trial", "seed": seed, "draw": self._draw})
+            given, fds = self._ask_oracle("trial")
+            request = {"op": "launches", "seed": seed}
+            request |= {key: given[key] for key in _GIVEN if key in given}
+            self._hand_on(self.candidate, request, fds)
+            told, _ = self._ask_candidate("launches", Stage.JUDGE)
+        except CandidateStopped:
+            # The trials stand; the profiler may be what it did not bear.
+            self.seen.exception, self.seen.exit, self.seen.stopped_in = before
+            self.seen.notes.append("what is launched (a forward pass under the profiler did not end)")
+            return
+        names = None if told["own"] is None else from_json(tuple[str, ...], told["own"])
+        self.seen.conduct = replace(conduct, own_kernels=names)
+        if names is None:
+            self.seen.notes.append("what is launched (the driver tells of nothing)")
+
     # ---- weights ---------------------------------------------------------------------------------------------------
     def _load_state(self) -> None:
         self.supervisor.post(self.oracle, {"op": "weights"})
@@ -258,135 +261,12 @@ class Road:
         if trial.passed:
             self.seen.weights = "state_dict"
 
-    # ---- talking ---------------------------------------------------------------------------------------------------
-    def _ask_oracle(self, operation: str) -> Message:
-        try:
-            reply, fds = self._reply(self.oracle, operation)
-        except WorkerEnded as ended:
-            raise self._oracle_ended(ended.exit) from None
-        if "usage" in reply:
-            raise UsageError(reply["usage"], hint=reply["hint"])
-        if "machine" in reply:
-            raise MachineError(reply["machine"], hint=reply["hint"])
-        if "fault" in reply:
-            raise InternalError(f"the judge failed in {reply['during']}:\n{reply['fault']['traceback']}")
-        if "error" in reply:
-            fact = from_json(ExceptionFact, reply["error"])
-            place = f", line {fact.frames[-1].line}" if fact.frames else ""
-            raise ProblemError(f"{self.plan.problem}{place}: {reply['during']} raises {fact.type}: {fact.message}")
-        return reply, fds
-
-    def _oracle_ended(self, exit: ProcessExit) -> KernelwrightError:
-        doing = exit.during or "its start"
-        if exit.timed_out:
-            return ProblemError(f"{self.plan.problem}: {doing} did not end within {self.plan.timeout_s:g} s")
-        if exit.out_of_memory or exit.signal == "SIGKILL":
-            hint = "--set makes the problem's constants smaller"
-            return MachineError(f"{self.plan.problem}: {doing} needs more memory than this machine has", hint=hint)
-        how = exit.signal or f"exit status {exit.returncode}"
-        return ProblemError(f"{self.plan.problem}: its process ended ({how}) in {doing}\n{exit.stderr}".rstrip())
-
-    def _ask_candidate(self, operation: str, stage: Stage, *, timeout_s: float | None = None) -> Message:
-        try:
-            reply, fds = self._reply(self.candidate, operation, timeout_s=timeout_s)
-        except WorkerEnded as ended:
-            self._stop(stage, ended.exit)
-        if "fault" in reply:
-            if reply["refused"]:
-                # What it does not know is among the findings; it says nothing of the candidate.
-                self.seen.stopped_in = stage
-                raise CandidateStopped
-            raise InternalError(f"the emulated device failed:\n{reply['traceback']}")
-        if "machine" in reply:
-            raise MachineError(reply["machine"], hint=reply["hint"])
-        if "error" in reply:
-            self.seen.exception = from_json(ExceptionFact, reply["error"])
-            self.seen.stopped_in = Stage.BUILD if reply["build"] else stage
-            if _memory_ran_out(self.seen.exception):
-                self.seen.exit = replace(self.candidate.exit_fact(), out_of_memory=True, during=str(reply["during"]))
-            raise CandidateStopped
-        return reply, fds
-
-    def _reply(self, worker: Worker, operation: str, *, timeout_s: float | None = None) -> Message:
-        """The next reply, on the worker's own clock: what it may still take of the time-out."""
-        began = time.monotonic()
-        reply, fds = self.supervisor.reply(worker, timeout_s=timeout_s or self.plan.timeout_s)
-        self._held += fds
-        self.on_step(f"{worker.role}: {operation}", began)
-        if reply["reply"] != operation:
-            worker.protocol_error = f"it answered {reply['reply']!r:.40} to {operation!r}"
-            self.supervisor.stop(worker)
-            raise WorkerEnded(worker.role, worker.exit_fact())
-        return reply, fds
-
-    def _hand_on(self, worker: Worker, request: dict[str, Any], fds: list[int]) -> None:
-        """Post a request with memory files that are then no longer ours."""
-        self.supervisor.post(worker, request, fds)
-        close_all(fds)
-        self._held = [fd for fd in self._held if fd not in fds]
-
-    def _stop(self, stage: Stage, exit: ProcessExit) -> None:
-        if not exit.frames:
-            exit = replace(exit, frames=self.seen.leaving_frames)
-        exit = replace(exit, frames=(*self.seen.kernel_frames, *exit.frames))
-        self.seen.exit, self.seen.stopped_in = exit, stage
-        raise CandidateStopped
-
-    def _ended_badly(self, why: str) -> ProcessExit:
-        self.candidate.protocol_error = why
-        self.supervisor.stop(self.candidate)
-        return self.candidate.exit_fact()
-
-    def _on_event(self, event: dict[str, Any]) -> None:
-        """A fact that came between replies. What does not fit its form is a fact about the sender."""
-        try:
-            if "build" in event:
-                self._built(from_json(BuildRecord, event["build"]))
-            elif "confirm" in event:
-                self.seen.confirm_requests += 1
-                self.on_confirm(event["confirm"])
-            elif "findings" in event:
-                self.seen.findings += [from_json(Finding, item) for item in event["findings"]]
-            elif "observations" in event:
-                self.seen.observations += [from_json(Finding, item) for item in event["observations"]]
-            elif "launches" in event:
-                self.seen.launches = [from_json(LaunchFact, item) for item in event["launches"]]
-                self.seen.device = from_json(DeviceFact, event["device"])
-            elif "replaced" in event:
-                self.seen.conduct = replace(self.seen.conduct, replaced=from_json(tuple[str, ...], event["replaced"]))
-            elif "stopped_at" in event:
-                self.seen.kernel_frames = from_json(tuple[SourceLine, ...], event["stopped_at"])
-            elif "leaving" in event:
-                self.seen.leaving_frames = tuple(self._line(int(n), str(f)) for n, f in event["frames"])
-        except (TypeError, KeyError, ValueError) as error:
-            self.candidate.protocol_error = f"it sent an event that is none: {error}"
-
-    def _built(self, record: BuildRecord) -> None:
-        """Keep ``record``. A candidate may build side by side: the stage took the time in which anything was built."""
-        now = time.monotonic()
-        self._took(Stage.BUILD, now - max(now - record.seconds, self._built_until))
-        self._built_until = now
-        self.seen.builds.append(record)
-
-    def _line(self, number: int, function: str) -> SourceLine:
-        lines = self.plan.text.splitlines()
-        text = lines[number - 1].strip() if 0 < number <= len(lines) else ""
-        return SourceLine(str(self.plan.candidate), number, text, function)
-
-    def _took(self, stage: Stage, seconds: float) -> None:
-        self.seen.seconds[stage] = self.seen.seconds.get(stage, 0.0) + max(0.0, seconds)
-
     def _age(self) -> float:
         return time.monotonic() - self._started
 
 
-def _memory_ran_out(fact: ExceptionFact) -> bool:
-    """Whether an exception says that memory could not be had: Python's, the CPU allocator's, CUDA's."""
-    return (
-        fact.type in ("MemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError")
-        or "can't allocate memory" in fact.message
-        or "CUDA out of memory" in fact.message
-    )
+_GIVEN = ("recipe", "sums", "inputs", "tensors")
+"""What the oracle's reply to ``trial`` says of the inputs."""
 
 
 def _where_drawn(plan: Plan) -> str:
