@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,10 +25,11 @@ from kernelwright.records import (
     Verdict,
     VerdictWord,
 )
-from kernelwright.sanitize import Question, crashed, sanitize, stage, tools
+from kernelwright.sanitize import Question, Sanitized, crashed, sanitize, seen_by_the_device_only, tools
 from kernelwright.sanitize.report import Log, Place, Report
 from kernelwright.sanitize.tools import Run
 from kernelwright.worker.alone import Alone
+from kernelwright.worker.tool import Patience
 
 pytestmark = pytest.mark.tiny
 
@@ -128,6 +132,36 @@ def test_what_memcheck_saw_at_the_same_line_makes_a_smaller_replay_certain(monke
     made = sanitize(question(), Replays(verdict(FINDING, causes=(CAUSE,))), lambda step: None)
     (finding,) = made.findings
     assert finding.witness == ("on the emulated device at M=1024, K=1603 and by compute-sanitizer memcheck on the GPU")
+
+
+def test_a_crash_is_looked_at_both_ways_at_once_and_memcheck_hurries_once_the_cause_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, answered = threading.Event(), threading.Event()
+    until: list[float] = []
+
+    def run_all(program: Any, config: Any, *, patience: Patience, **more: Any) -> list[Run]:
+        begun.set()
+        assert answered.wait(10)
+        while patience.until == math.inf and time.monotonic() < given_up:
+            time.sleep(0.01)
+        until.append(patience.until)
+        return [Run("memcheck", Log((REPORT,), False), "it was ended")]
+
+    def replay(sets: Mapping[str, str], timeout_s: float) -> Verdict:
+        assert begun.wait(10)
+        answered.set()
+        return verdict(FINDING, causes=(CAUSE,))
+
+    given_up = time.monotonic() + 10
+    monkeypatch.setattr(tools, "find", lambda: "compute-sanitizer")
+    monkeypatch.setattr(tools, "run_all", run_all)
+    made = sanitize(question(tensor_bytes=4096), replay, lambda step: None)
+    assert until[0] < math.inf
+    assert [f.witness for f in made.findings] == [
+        "on the emulated device at the same size and by compute-sanitizer memcheck on the GPU"
+    ]
+    assert made.notes == ("memcheck (it was ended)",)
 
 
 def test_a_small_failure_is_replayed_at_its_own_size_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +283,7 @@ def test_one_that_did_not_end_there_goes_on_to_a_smaller_size() -> None:
 
 
 def test_nothing_is_replayed_where_that_was_not_wanted(ran: list[tuple[str, ...]]) -> None:
-    assert sanitize(unexplained(replays=False), Replays(), lambda step: None) == stage.Sanitized()
+    assert sanitize(unexplained(replays=False), Replays(), lambda step: None) == Sanitized()
     crash = sanitize(question(replays=False), Replays(), lambda step: None)
     assert (crash.causes, crash.notes) == ((), ("memcheck (compute-sanitizer was not found)",))
 
@@ -271,7 +305,7 @@ def test_nothing_is_replayed_where_that_was_not_wanted(ran: list[tuple[str, ...]
 def test_which_failures_only_a_device_can_explain(
     exception: ExceptionFact | None, exit: ProcessExit | None, wrong: bool, expected: bool
 ) -> None:
-    assert stage.seen_by_the_device_only(exception, exit, wrong=wrong) is expected
+    assert seen_by_the_device_only(exception, exit, wrong=wrong) is expected
 
 
 def test_a_problem_without_constants_is_replayed_as_it_is(ran: list[tuple[str, ...]]) -> None:
@@ -282,12 +316,12 @@ def test_a_problem_without_constants_is_replayed_as_it_is(ran: list[tuple[str, .
 
 
 def test_the_replays_cause_takes_the_place_of_unexplained_and_is_not_told_twice() -> None:
-    made = stage.Sanitized(causes=(CAUSE,))
+    made = Sanitized(causes=(CAUSE,))
     unexplained = Cause(UNEXPLAINED, Stage.RUN, "It crashed.")
     assert made.all_causes((unexplained,)) == (CAUSE,)
     sure = replace(CAUSE, sentence="More words.")
     assert made.all_causes((sure,)) == (sure,)
-    assert stage.Sanitized().all_causes((unexplained,)) == (unexplained,)
+    assert Sanitized().all_causes((unexplained,)) == (unexplained,)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from kernelwright.worker.tool import known, run
+from kernelwright.worker.tool import Patience, known, run
 
 pytestmark = pytest.mark.tiny
 
@@ -34,6 +35,15 @@ def test_a_run_past_its_time_ends_with_all_that_it_started(tmp_path: Path) -> No
     while alive(child) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not alive(child)
+
+
+def test_a_run_ends_when_patience_does(tmp_path: Path) -> None:
+    patience = Patience()
+    threading.Timer(0.3, patience.only, [0.2]).start()
+    began = time.monotonic()
+    ended = run([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path, timeout_s=60, patience=patience)
+    assert ended.status is None
+    assert time.monotonic() - began < 30
 
 
 def alive(pid: int) -> bool:

@@ -7,6 +7,7 @@ emulated device's own; a tool that could not run is "not checked", with the reas
 
 from __future__ import annotations
 
-from kernelwright.sanitize.stage import Question, Sanitized, crashed, sanitize, seen_by_the_device_only
+from kernelwright.sanitize.question import Question, Sanitized, crashed, seen_by_the_device_only
+from kernelwright.sanitize.stage import sanitize
 
 __all__ = ["Question", "Sanitized", "crashed", "sanitize", "seen_by_the_device_only"]

@@ -74,45 +74,72 @@ def find() -> Path | None:
 
 
 def run_all(
-    program: Path, config: alone.Alone, *, tools: tuple[str, ...], timeout_s: float, progress: Callable[[str], None]
+    program: Path,
+    config: alone.Alone,
+    *,
+    tools: tuple[str, ...],
+    timeout_s: float,
+    progress: Callable[[str], None],
+    patience: outside.Patience,
 ) -> list[Run]:
     """Run ``tools``, the first of them alone, the others at once where the candidate's tensors are small enough."""
+
+    def one(tool: str) -> Run:
+        return run(program, config, tool=tool, timeout_s=timeout_s, patience=patience)
+
     first, *rest = tools
     progress(f"compute-sanitizer {first}")
-    runs = [run(program, config, tool=first, timeout_s=timeout_s)]
+    runs = [one(first)]
     if not rest:
         return runs
     progress(f"compute-sanitizer {', '.join(rest)}")
     size = runs[0].tensor_bytes
     at_once = len(rest) if size is not None and size * len(rest) <= MOST_BYTES_AT_ONCE else 1
     with ThreadPoolExecutor(at_once) as pool:
-        runs += pool.map(lambda tool: run(program, config, tool=tool, timeout_s=timeout_s), rest)
+        runs += pool.map(one, rest)
     return runs
 
 
-def run(program: Path, config: alone.Alone, *, tool: str, timeout_s: float) -> Run:
+def run(
+    program: Path, config: alone.Alone, *, tool: str, timeout_s: float, patience: outside.Patience | None = None
+) -> Run:
     """Run one tool; without our own options once more where this version does not know one of them."""
+    patience = patience or outside.Patience()
     options = (*OPTIONS, *OWN_OPTIONS.get(tool, ()))
     started = time.monotonic()
-    made = _run(program, config, tool, options, timeout_s)
+    made = _run(program, config, tool, options, timeout_s, patience)
     unknown = ("unrecognised option", "unrecognized option", "Unknown option", "invalid option")
     if not made.log.complete and any(word.lower() in made.why_not.lower() for word in unknown):
-        made = _run(program, config, tool, (), timeout_s)
+        made = _run(program, config, tool, (), timeout_s, patience)
     return replace(made, seconds=time.monotonic() - started)
 
 
-def _run(program: Path, config: alone.Alone, tool: str, options: tuple[str, ...], timeout_s: float) -> Run:
+def _run(
+    program: Path,
+    config: alone.Alone,
+    tool: str,
+    options: tuple[str, ...],
+    timeout_s: float,
+    patience: outside.Patience,
+) -> Run:
     with tempfile.TemporaryDirectory(prefix="kernelwright-sanitize-") as name:
         folder = Path(name)
         own = replace(config, result=str(folder / "known.json"))
         log = folder / "log.txt"
         command = [str(program), "--tool", tool, *BASE_OPTIONS, *options, "--log-file", str(log)]
         ended = outside.run(
-            [*command, *alone.command(own, folder)], folder, timeout_s=timeout_s, environment=ENVIRONMENT
+            [*command, *alone.command(own, folder)],
+            folder,
+            timeout_s=timeout_s,
+            environment=ENVIRONMENT,
+            patience=patience,
         )
         text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ended.printed
         known = outside.known(Path(own.result))
-    return judged(tool, text, ended.printed, ended.status, known, timeout_s=timeout_s)
+    made = judged(tool, text, ended.printed, ended.status, known, timeout_s=timeout_s)
+    if ended.status is None and time.monotonic() >= patience.until:
+        return replace(made, why_not="it was ended: the emulated device had named the cause meanwhile")
+    return made
 
 
 def judged(tool: str, text: str, printed: str, status: int | None, known: dict[str, Any], *, timeout_s: float) -> Run:

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernelwright.worker import limits
+
+LOOK_SECONDS = 0.2
+"""How often a run is looked at."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,28 @@ class Ended:
     """Exit status; None where it was ended for its time."""
 
 
-def run(command: list[str], folder: Path, *, timeout_s: float, environment: Mapping[str, str] | None = None) -> Ended:
+class Patience:
+    """How long runs may still take, beside their time-outs; another thread may shorten it."""
+
+    def __init__(self) -> None:
+        self.until = math.inf
+        """``time.monotonic`` at which it ends."""
+
+    def only(self, seconds: float) -> None:
+        """Have it end after ``seconds`` from now, if it does not before."""
+        self.until = min(self.until, time.monotonic() + seconds)
+
+
+def run(
+    command: list[str],
+    folder: Path,
+    *,
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    patience: Patience | None = None,
+) -> Ended:
     """Run ``command`` with ``environment`` on top of ours; ``folder`` takes its output."""
+    patience = patience or Patience()
     file = folder / "printed.txt"
     with file.open("wb") as out:
         process = subprocess.Popen(
@@ -41,10 +66,12 @@ def run(command: list[str], folder: Path, *, timeout_s: float, environment: Mapp
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
+        deadline = time.monotonic() + timeout_s
+        status: int | None = None
         try:
-            status: int | None = process.wait(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            status = None
+            while status is None and (left := min(deadline, patience.until) - time.monotonic()) > 0:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    status = process.wait(timeout=min(left, LOOK_SECONDS))
         finally:
             _end(process)
     return Ended(file.read_text(encoding="utf-8", errors="replace"), status)
