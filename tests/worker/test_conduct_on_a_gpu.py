@@ -77,4 +77,4 @@ def test_the_driver_tells_libraries_kernels_by_names_that_are_known() -> None:
 
     names = launched(forward)
     assert names is not None and len(names) > 8
-    assert own(names) == ()
+    assert own(names, ()) == ()

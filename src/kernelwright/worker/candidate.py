@@ -205,17 +205,17 @@ class _Session:
 
     def on_launches(self, request: dict[str, Any], fds: list[int]) -> None:
         """One more forward pass on a GPU, for what it launches: asked for where the operators call for it."""
-        from kernelwright.judge.launched import launched, own
+        from kernelwright.judge.launched import launched
 
         assert self.device is not None
         self.say("the inputs of a forward pass whose launches are noted")
-        given, own_bytes = self._given(request, fds)
+        given, own = self._given(request, fds)
         seed_all(int(request["seed"]))
         self.say("a forward pass whose launches are noted")
         names = launched(lambda: self._timed(given.values))
         given.close()
-        limits.raise_data(-own_bytes)
-        self._reply("launches", {"own": None if names is None else list(own(names))}, [])
+        limits.raise_data(-own)
+        self._reply("launches", {"names": names}, [])
 
     def on_suspicions(self, request: dict[str, Any], fds: list[int]) -> None:
         """Patterns in the code of the kernels that ran: asked for beside a wrong result."""

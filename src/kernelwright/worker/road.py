@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from kernelwright.counters.records import KernelCounters
+from kernelwright.judge.launched import own
 from kernelwright.records import (
     DeviceFact,
     Experiment,
@@ -232,10 +233,14 @@ class Road(Conversation):
             self.seen.exception, self.seen.exit, self.seen.stopped_in = before
             self.seen.notes.append("what is launched (a forward pass under the profiler did not end)")
             return
-        names = None if told["own"] is None else from_json(tuple[str, ...], told["own"])
-        self.seen.conduct = replace(conduct, own_kernels=names)
+        names = None if told["names"] is None else from_json(tuple[str, ...], told["names"])
         if names is None:
             self.seen.notes.append("what is launched (the driver tells of nothing)")
+        elif any(record.tier == "torch" for record in self.seen.builds):
+            self.seen.notes.append("what is launched (PyTorch's own build does not tell which kernels it compiled)")
+        else:
+            built = [kernel.name for record in self.seen.builds for kernel in record.kernels]
+            self.seen.conduct = replace(conduct, own_kernels=own(names, built))
 
     # ---- weights ---------------------------------------------------------------------------------------------------
     def _load_state(self) -> None:
