@@ -1,10 +1,11 @@
 """Refusals of the fast tier that no header can change.
 
 Why: the facade may refuse what torch accepts, so its word is no verdict and the real headers are asked, which takes
-from half a minute to two. The rule: that is spared only where the message is about something that the user's files
-alone decide: the extension's name, a function of the user's that is not declared or not defined, a name of the user's
-that is defined twice, a symbol that libtorch is known not to have, a missing bracket or semicolon, or the inside of a
-device function. Everything else falls through.
+from half a minute to two. The rule: that is spared only where the message is about a name that those headers never
+mention (:mod:`kernelwright.build.mentioned`), or about something that the user's files alone decide: the extension's
+name, a function of the user's that is not declared or not defined, a name of the user's that is defined twice, a symbol
+that libtorch is known not to have, a missing bracket or semicolon, or the inside of a device function. Everything else
+falls through.
 """
 
 from __future__ import annotations
@@ -12,15 +13,30 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kernelwright.build import skeleton
+from kernelwright.build import mentioned, skeleton
 from kernelwright.build.extension import Extension
 from kernelwright.build.link import Reference, Unresolved
 from kernelwright.build.nvcc import CommandFailed
+from kernelwright.build.toolchain import Toolchain
 from kernelwright.records import Diagnostic
 
 
+def settled(
+    failure: CommandFailed | Unresolved,
+    told: Sequence[Diagnostic],
+    extension: Extension,
+    toolchain: Toolchain,
+    *,
+    arch: str,
+) -> tuple[Diagnostic, ...]:
+    """What the real headers would say, too; nothing where they have to be asked."""
+    if settles(failure, told, extension):
+        return tuple(told)
+    return () if isinstance(failure, Unresolved) else mentioned.undeclared(extension, toolchain, told, arch=arch)
+
+
 def settles(failure: CommandFailed | Unresolved, told: Sequence[Diagnostic], extension: Extension) -> bool:
-    """Whether the real headers would refuse these sources, too."""
+    """Whether these sources alone decide that the real headers would refuse them."""
     if not extension.name.isidentifier():
         return True
     if isinstance(failure, Unresolved):

@@ -101,7 +101,9 @@ class GpuBuilder(Builder):
             return build(extension, chain, arch=arch, sm=sm), record
         except (CommandFailed, Unresolved) as failure:
             told = self._diagnostics(extension, failure)
-            if certain.settles(failure, told, extension) or certain.in_device_code(told, extension):
+            if settled := certain.settled(failure, told, extension, chain, arch=arch):
+                self._refused(record, settled, failure, start)
+            if certain.in_device_code(told, extension):
                 self._refused(record, told, failure, start)
             raise FallThrough(first_error(told)) from failure
 

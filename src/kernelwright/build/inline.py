@@ -182,8 +182,8 @@ class Builder:
             return fast.build(extension, chain, arch=arch, sm=sm), record
         except (CommandFailed, Unresolved) as failure:
             first, last = self._diagnostics(extension, failure), failure
-            if certain.settles(failure, first, extension):
-                record = replace(record, diagnostics=first, seconds=time.monotonic() - start)
+            if settled := certain.settled(failure, first, extension, chain, arch=arch):
+                record = replace(record, diagnostics=settled, seconds=time.monotonic() - start)
                 self._fail(record, said(failure), cause=failure)
         if arch == self.context.arch != sm and not architecture.images(extension):
             # torch would have compiled for the device itself: the code may need what our default target lacks.
