@@ -68,6 +68,17 @@ def test_a_right_kernel_is_correct_and_its_launches_are_counted(run: Run) -> Non
     assert [record.ok for record in verdict.build] == [True]
 
 
+def test_a_problem_that_asks_for_a_gpu_by_name_needs_none(run: Run) -> None:
+    problem = PROBLEM.replace("torch.randn(64, 100)", "torch.randn(64, 100, device='cuda')")
+    problem = problem.replace("2 * x + 1", "2 * x + torch.ones(1).cuda()")
+    verdict = run(
+        CANDIDATE.replace("{body}", "if (i < n) y[i] = 2 * x[i] + 1;"), problem, device="emulated", confirm=False
+    )
+    assert verdict.verdict is VerdictWord.CORRECT, verdict.causes
+    assert verdict.numerics is not None
+    assert verdict.numerics.oracle == "float64"
+
+
 def test_extensions_that_are_built_side_by_side_take_the_time_of_both_only_once(run: Run) -> None:
     text = CANDIDATE.replace("{body}", "if (i < n) y[i] = SCALE * x[i] + SHIFT;").replace(
         """ext = load_inline(name="affine_ext", cpp_sources="torch::Tensor run(torch::Tensor x);", cuda_sources=CUDA,

@@ -19,6 +19,7 @@ import torch
 
 from kernelwright.errors import MachineError, UsageError
 from kernelwright.judge.experiments import Tried
+from kernelwright.problem.hosted import Hosted, names_a_gpu
 from kernelwright.problem.layout import Problem, load
 from kernelwright.records import to_json
 from kernelwright.worker import gpu, memory
@@ -210,6 +211,9 @@ class _Session:
 
     # ---- parts -----------------------------------------------------------------------------------------------------
     def _load(self) -> tuple[dict[str, Any], list[int]]:
+        if self.judging.place == "cpu" and names_a_gpu(Path(self.file).read_text(encoding="utf-8", errors="replace")):
+            # Until the process ends: the reference runs many times, in this dtype and that.
+            Hosted().enter()
         with self._problem_code("the problem file"):
             self.problem = load(Path(self.file), self.config["sets"])
         with self._problem_code("get_init_inputs()"):
