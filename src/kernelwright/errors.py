@@ -95,6 +95,17 @@ class RefusedError(KernelwrightError):
     advice = "please report it with the line above; on a machine with a GPU, --device cuda runs it"
 
 
+class NotServed(RefusedError):
+    """A library of NVIDIA's that the emulated device does not stand in for."""
+
+    def __init__(self, what: str, *, file: str, line: int) -> None:
+        super().__init__(f"{what} is not served")
+        self.what = what
+        """A header or a function."""
+        self.file, self.line = file, line
+        """Where the candidate asks for it; line 0 where that is not known."""
+
+
 class InternalError(KernelwrightError):
     """A state that Kernelwright's own rules exclude."""
 

@@ -140,7 +140,7 @@ def build(extension: Extension, toolchain: Toolchain, *, arch: str, sm: str) -> 
         with ThreadPoolExecutor(len(extension.units)) as pool:
             objects = list(pool.map(unit, range(len(extension.units))))
         module = work / f"{extension.name}.so"
-        link.shared(extension, toolchain, objects, module, full=True, libraries=libraries)
+        link.shared(extension, toolchain, objects, module, full=True, libraries=libraries, emulated=False)
         module.rename(folder / module.name)
         facts = {
             "kernels": [to_json(fact) for low in lowered.values() for fact in low.kernels],

@@ -18,6 +18,7 @@ from kernelwright.build import cache
 from kernelwright.build.nvcc import Plan, clean_environment, plan, run_command
 from kernelwright.build.toolchain import Toolchain
 from kernelwright.emulate.nativebuild import NATIVE
+from kernelwright.emulate.nativeparts import include_folder
 
 FACADE = Path(__file__).parent / "facade" / "include"
 
@@ -29,7 +30,8 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 @functools.cache
 def facade_digest() -> str:
     """Changes whenever a facade header or the interface below it changes."""
-    return cache.digest(cache.folder_digest(FACADE), (NATIVE / "kw_torch.h").read_bytes())
+    served = [(NATIVE / name).read_bytes() for name in ("kw_torch.h", "cublas.cpp")]
+    return cache.digest(cache.folder_digest(FACADE), cache.folder_digest(include_folder()), *served)
 
 
 def include_flags(toolchain: Toolchain, *, cuda: bool) -> list[str]:
@@ -38,6 +40,7 @@ def include_flags(toolchain: Toolchain, *, cuda: bool) -> list[str]:
     folders = [FACADE, NATIVE, thin, toolchain.python_include]
     if cuda:
         folders += [toolchain.cuda_include, toolchain.cuda_include / "cccl"]
+    folders.append(include_folder())
     return [part for folder in folders for part in ("-isystem", str(folder))]
 
 

@@ -28,11 +28,17 @@ from kernelwright.build.link import Unresolved
 from kernelwright.build.module import Built
 from kernelwright.build.nvcc import CommandFailed
 from kernelwright.emulate.demangle import demangle
-from kernelwright.errors import MachineError
+from kernelwright.errors import MachineError, NotServed
 from kernelwright.records import BuildRecord, Diagnostic
 
 Strings = str | Sequence[str]
 Failure = CommandFailed | Unresolved
+
+_LIBRARY = re.compile(
+    r"\b((?:cublas|cudnn|cufft|cusparse|cusolver|curand|cutensor|nccl|npp)\w*\.h(?:pp)?): No such file"
+    r"|[\"'](cu(?:blas|dnn|fft|sparse|solver|rand)\w+)[\"'] (?:is undefined|was not declared)"
+)
+"""A compiler on a library of NVIDIA's whose header it does not have, or has without the function that is called."""
 
 
 class Builder:
@@ -182,6 +188,7 @@ class Builder:
             return fast.build(extension, chain, arch=arch, sm=sm), record
         except (CommandFailed, Unresolved) as failure:
             first, last = self._diagnostics(extension, failure), failure
+            self._refuse_what_is_not_served(failure, first)
             if settled := certain.settled(failure, first, extension, chain, arch=arch):
                 record = replace(record, diagnostics=settled, seconds=time.monotonic() - start)
                 self._fail(record, said(failure), cause=failure)
@@ -202,6 +209,19 @@ class Builder:
             told = self._diagnostics(extension, failure)
             record = replace(record, diagnostics=told, seconds=time.monotonic() - start)
             self._fail(record, said(failure), cause=failure)
+
+    def _refuse_what_is_not_served(self, failure: Failure, told: Sequence[Diagnostic]) -> None:
+        """Raises :class:`NotServed` where a library of NVIDIA's is missing that nothing stands in for here."""
+        errors = [(d.line, _LIBRARY.search(d.message)) for d in told if d.severity == "error"]
+        wanted = [(line, str(found[1] or found[2])) for line, found in errors if found]
+        if isinstance(failure, Unresolved):
+            wanted += [(use.line, use.symbol) for use in failure.references if link.OF_LIBRARIES.fullmatch(use.symbol)]
+        if wanted:
+            line, what = wanted[0]
+            refused = NotServed(what, file=self.context.candidate_file, line=line)
+            if self.context.device is not None:
+                self.context.device.note_fault(refused)
+            raise refused
 
     def _import(
         self, extension: Extension, path: Path, is_python_module: bool, record: BuildRecord

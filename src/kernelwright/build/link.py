@@ -29,6 +29,10 @@ _REFERENCE = re.compile(
 )
 
 
+OF_LIBRARIES = re.compile(r"cu(blas|fft|rand|sparse|solver|dnn)\w+|npp\w+|nvrtc\w+|nvml\w+|nccl\w+|cu[A-Z]\w+")
+"""Functions of NVIDIA's libraries beside the runtime; the emulated device serves a part of cuBLAS."""
+
+
 @dataclass(frozen=True)
 class Reference:
     """One use of a symbol that is defined nowhere."""
@@ -58,8 +62,10 @@ def shared(
     *,
     libraries: Sequence[str] | None = None,
     full: bool = False,
+    emulated: bool = True,
 ) -> str:
-    """Writes ``output``; what the linker said. ``libraries`` replaces the emulated device's parts.
+    """Writes ``output``; what the linker said. ``libraries`` are the emulated device's parts, found here where they are
+    not given, or a GPU's libraries, where ``emulated`` is false.
 
     Raises :class:`Unresolved`, or :class:`kernelwright.build.nvcc.CommandFailed` (two definitions of one symbol).
     """
@@ -84,7 +90,8 @@ def shared(
             str(output),
             *whole,
             *map(str, objects),
-            *_user_flags(extension),
+            *_user_flags(extension, emulated=emulated),
+            *(_blas(extension, toolchain) if emulated else ()),
             *others,
         ),
         *(torch if full else ()),
@@ -98,9 +105,22 @@ def shared(
     return ""
 
 
-def _user_flags(extension: Extension) -> list[str]:
-    """The user's, without real CUDA libraries: the emulated device stands in for them."""
-    return [f for f in split(extension.ldflags) if f not in ("-lcudart", "-lcuda", "-lc10_cuda", "-ltorch_cuda")]
+_RUNTIME = ("-lcudart", "-lcuda", "-lc10_cuda", "-ltorch_cuda")
+_LIBRARIES = ("-lcublas", "-lcublasLt")
+
+
+def _user_flags(extension: Extension, *, emulated: bool) -> list[str]:
+    """The user's, without the real CUDA libraries that something stands in for."""
+    left_out = (*_RUNTIME, *_LIBRARIES) if emulated else _RUNTIME
+    return [flag for flag in split(extension.ldflags) if flag not in left_out]
+
+
+def _blas(extension: Extension, toolchain: Toolchain) -> tuple[str, ...]:
+    """The served part of cuBLAS, for an extension whose text may call it."""
+    from kernelwright.emulate.nativeparts import blas
+
+    wanted = any("cublas" in unit.text.lower() for unit in extension.units)
+    return (str(blas(toolchain.cuda_include)),) if wanted else ()
 
 
 def unresolved(said: str) -> tuple[Reference, ...]:

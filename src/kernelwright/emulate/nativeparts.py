@@ -29,11 +29,10 @@ def archive(cuda_include: Path) -> Path:
 
 
 def blas(cuda_include: Path) -> Path:
-    """libkw_cublas.a: the part of cuBLAS that whole programs are served; 4 s the first time."""
-    program = nativebuild.NATIVE.parents[1] / "program" / "native"
+    """libkw_cublas.a: the part of cuBLAS that is served; 4 s the first time."""
     return nativebuild.build_archive(
         "kw_cublas",
-        [program / "cublas.cpp"],
+        [nativebuild.NATIVE / "cublas.cpp"],
         flags=["-std=c++17", "-O3", "-w", "-fvisibility=hidden", f"-I{nativebuild.NATIVE}", f"-I{cuda_include}"],
         headers=[nativebuild.NATIVE / "cudart_state.h", nativebuild.NATIVE / "kw_runtime.h"],
     )
@@ -61,5 +60,5 @@ def program_link_flags() -> tuple[str, ...]:
 
 
 def include_folder() -> Path:
-    """Headers to put before torch's: those that a torch without CUDA lacks."""
+    """Headers of CUDA's libraries, as far as they are served and ATen names them; real ones win where there are any."""
     return nativebuild.NATIVE / "include"

@@ -7,7 +7,7 @@ that is known is kept; a refusal of a whole module names no kernel.
 from __future__ import annotations
 
 from kernelwright import records
-from kernelwright.errors import RefusedError
+from kernelwright.errors import NotServed, RefusedError
 
 from .calls import RefusedCall
 from .codegen.lane import RefusedInstruction
@@ -37,5 +37,8 @@ def refusal(error: Exception) -> records.Finding | None:
             message=error.why,
             ptx_line=error.instruction.ptx_line,
         )
+    if isinstance(error, NotServed):
+        frame = (records.SourceLine(error.file, error.line),) if error.line else ()
+        return records.Finding(CAUSE, "", frame, nowhere, nowhere, access=error.what)
     line = error.line if isinstance(error, PtxSyntaxError) else 0
     return records.Finding(CAUSE, "", (), nowhere, nowhere, message=" ".join(str(error).split()), ptx_line=line)

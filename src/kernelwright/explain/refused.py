@@ -36,6 +36,11 @@ _PARTS: tuple[tuple[tuple[str, ...], str, str], ...] = (
         "Keep a path without clusters for sm_80.",
     ),
     (
+        ("cublas", "cudnn", "cufft", "cusparse", "cusolver", "curand", "cutensor", "nccl", "npp"),
+        "a library of NVIDIA's",
+        "Of those the emulated device serves a part of cuBLAS: gemm, gemv and vector operations.",
+    ),
+    (
         ("cudaLaunchDevice", "cudaGetParameterBuffer", "cudaStreamCreateWithFlags", "cudaDeviceSynchronize"),
         "dynamic parallelism",
         "Launch the inner kernel from the host where the emulated device shall check it.",

@@ -21,7 +21,7 @@ from kernelwright.build import cache, diagnostics, link, ptxas
 from kernelwright.build.nvcc import FATBIN, CommandFailed, Plan, clean_environment, plan, run_command
 from kernelwright.build.toolchain import Toolchain
 from kernelwright.emulate.nativebuild import shared_library
-from kernelwright.emulate.nativeparts import program_link_flags
+from kernelwright.emulate.nativeparts import include_folder, program_link_flags
 from kernelwright.errors import RefusedError
 from kernelwright.records import BuildRecord, Diagnostic, KernelFacts, from_json, to_json
 
@@ -39,13 +39,6 @@ nvcc alone does not optimise host code, and C that lacks a return statement then
 running on into the next function there. Without the two flags before it a load may move into the caller, and a caller
 be gone from the stack. DWARF 5's first file is mistaken by binutils 2.40 for the generated one.
 """
-
-
-INCLUDE = Path(__file__).parent / "include"
-"""Headers that the toolkit may lack; its own come first."""
-
-SERVED_APART = re.compile(r"cu(blas|fft|rand|sparse|solver|dnn)\w+|npp\w+|nvrtc\w+|nvml\w+|cu[A-Z]\w+")
-"""Functions of NVIDIA's other libraries; what of them is served stands in native/."""
 
 
 SEPARATE = frozenset({"-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c"})
@@ -74,7 +67,7 @@ class Source:
     def nvcc_flags(self) -> list[str]:
         """nvcc's command line, targets and output aside."""
         # The text is compiled from another folder: files beside the program are found by this.
-        places = ("-iquote", str(self.file.parent.absolute()), "-idirafter", str(INCLUDE))
+        places = ("-iquote", str(self.file.parent.absolute()), "-isystem", str(include_folder()))
         beside = [part for word in places for part in ("-Xcompiler", word)]
         host = [part for flag in HOST_FLAGS for part in ("-Xcompiler", flag)]
         folders = [f"-I{folder.absolute()}" for folder in self.include]
@@ -100,7 +93,7 @@ def compile(source: Source, toolchain: Toolchain, *, sm: str) -> Program | Build
         with tempfile.TemporaryDirectory(prefix="kernelwright-program-") as made:
             return _compile(source, toolchain, sm, Path(made), started)
     except (CommandFailed, link.Unresolved) as failure:
-        refused = [use.symbol for use in getattr(failure, "references", ()) if SERVED_APART.fullmatch(use.symbol)]
+        refused = [use.symbol for use in getattr(failure, "references", ()) if link.OF_LIBRARIES.fullmatch(use.symbol)]
         if refused:
             named = ", ".join(dict.fromkeys(refused))
             raise RefusedError(f"refused: {named} is not served", hint="docs/run.md lists what is") from None

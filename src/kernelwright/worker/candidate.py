@@ -52,6 +52,9 @@ def main(channel: Channel, config: dict[str, Any]) -> None:
         try:
             operation(request, fds)
         except KernelwrightError as error:
+            # What the device does not know it has noted, and says so.
+            if session.tell_fault(request["op"]):
+                continue
             channel.send({"reply": request["op"], "machine": str(error), "hint": error.hint})
         except BaseException as error:
             if session.tell_fault(request["op"]):

@@ -87,8 +87,13 @@ class CUDAStreamGuard {
 }  // namespace kw
 }  // namespace c10::cuda
 
+// cuBLAS's handle, by the name that its own header gives the type; the served part of cuBLAS has one.
+struct cublasContext;
+extern "C" cublasContext* kw_blas_handle(cudaStream_t stream);
+
 namespace at::cuda {
 inline namespace kw {
+inline cublasContext* getCurrentCUDABlasHandle() { return kw_blas_handle(c10::cuda::getCurrentCUDAStream()); }
 using c10::cuda::CUDAGuard;
 using c10::cuda::CUDAStream;
 using c10::cuda::CUDAStreamGuard;

@@ -1,4 +1,4 @@
-// cuBLAS as whole programs use it: general products of matrices, and the vector operations beside them, on the host.
+// cuBLAS as candidates and programs use it: general products of matrices, and vector operations beside them, on the host.
 //
 // Why: programs compare their own kernels with cuBLAS, or need it for one step. The rule: column-major as cuBLAS, sums
 // in double and rounded once, so no worse than any order of float sums; every operand must lie in device memory, whole.
@@ -182,6 +182,12 @@ extern "C" {
 
 int cublasCreate_v2(Handle** out) { return *out = new Handle{}, kSuccess; }
 int cublasDestroy_v2(Handle* handle) { return delete handle, kSuccess; }
+// at::cuda::getCurrentCUDABlasHandle(): one for the process, on PyTorch's current stream.
+Handle* kw_blas_handle(cudaStream_t stream) {
+  static auto* kept = new Handle{};
+  kept->stream = stream;
+  return kept;
+}
 int cublasLtCreate(Handle** out) { return *out = new Handle{}, kSuccess; }
 int cublasLtDestroy(Handle* handle) { return delete handle, kSuccess; }
 int cublasGetVersion_v2(Handle*, int* version) { return *version = 130000, kSuccess; }
