@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.build import toolchain
+from kernelwright.build import fast, toolchain
 from kernelwright.build.extension import Extension, Unit
+from kernelwright.build.lowered import lower
 from kernelwright.build.mentioned import undeclared
 from kernelwright.errors import MachineError
 from kernelwright.records import Diagnostic
@@ -62,3 +63,14 @@ def test_neither_is_what_stands_in_a_header_of_the_users_or_behind_one_that_is_m
     messages = ['identifier "helper" is undefined', 'identifier "other" is undefined']
     assert certain(chain, text, *messages, folder=str(tmp_path)) == messages[1:]
     assert certain(chain, text.replace("mine.h", "no_such_header.h"), *messages) == []
+
+
+@pytest.mark.parametrize("name", ["FLT_MAX", "DBL_EPSILON", "INT_MAX", "LLONG_MIN", "INFINITY", "M_PI", "INT64_MAX"])
+def test_limits_that_torchs_headers_bring_are_there_behind_the_facade_too(
+    chain: toolchain.Toolchain, name: str
+) -> None:
+    text = f"#include <torch/extension.h>\n__global__ void kernel(double* y) {{ y[0] = {name}; }}\n"
+    unit = Unit("cuda.cu", text, cuda=True)
+    low = lower(fast.source(Extension("ext", (unit,), with_cuda=True), chain, unit, "sm_80"), "sm_80")
+    assert ".entry" in low.ptx
+    assert certain(chain, text, f'identifier "{name}" is undefined') == []

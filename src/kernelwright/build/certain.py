@@ -67,11 +67,12 @@ _TORCHS = re.compile(r"\b(at|c10|torch|caffe2|pybind11)::|\b(TORCH|AT|C10|CUDA_K
 def in_device_code(told: Sequence[Diagnostic], extension: Extension) -> bool:
     """Whether the first error lies in a device function's body and names nothing of torch's.
 
-    Device code sees CUDA, the user's own names and the flags, which are the same in either tier. Asked only once the
-    sources were compiled for the device's own architecture.
+    Device code sees CUDA, the user's own names and the flags, which are the same in either tier; and what torch's
+    headers include (``FLT_MAX`` of ``<cfloat>``), so that a name which nothing declares is not for this to decide.
+    Asked only once the sources were compiled for the device's own architecture.
     """
     first = next((d for d in told if d.severity == "error"), None)
-    if first is None:
+    if first is None or mentioned.UNDECLARED.search(first.message):
         return False
     if first.tool == "ptxas":
         return True

@@ -93,6 +93,9 @@ _STANDARD: tuple[tuple[str, str], ...] = (
     (r"\b(printf|fprintf|snprintf|puts)\b", "cstdio"),
     (r"\b(malloc|free|abs|exit|abort|getenv)\b", "cstdlib"),
     (r"\bassert\b", "cassert"),
+    (r"\b(FLT|DBL|LDBL)_[A-Z]", "cfloat"),
+    (r"\b(S?CHAR|U?CHAR|U?SHRT|U?INT|U?LONG|U?LLONG)_(MAX|MIN)\b", "climits"),
+    (r"\b(INFINITY|NAN|M_PI|M_E|M_SQRT2|M_SQRT1_2|M_2_SQRTPI|M_LN2|M_LN10)\b", "cmath"),
     (
         r"std::(cout|cerr|clog|endl|\w*stringstream|ostream|setw|setprecision)\b|<(iostream|sstream|ostream)>",
         "kw_facade/streams.h",

@@ -21,7 +21,8 @@ from kernelwright.build.nvcc import CommandFailed
 from kernelwright.build.toolchain import Toolchain
 from kernelwright.records import Diagnostic
 
-_UNDECLARED = re.compile(r"""identifier "(\w+)" is undefined|namespace "[\w:]+" has no member "(\w+)\"""")
+UNDECLARED = re.compile(r"""identifier "(\w+)" is undefined|namespace "[\w:]+" has no member "(\w+)\"""")
+"""cudafe++'s words for a name that nothing declares."""
 _MARKER = re.compile(r'# \d+ "([^"]*)"')
 
 
@@ -29,9 +30,7 @@ def undeclared(
     extension: Extension, toolchain: Toolchain, told: Sequence[Diagnostic], *, arch: str
 ) -> tuple[Diagnostic, ...]:
     """Those of the facade's errors ``told`` that the real headers would give, too; none where that is not known."""
-    named = {
-        d: found[1] or found[2] for d in told if d.severity == "error" and (found := _UNDECLARED.search(d.message))
-    }
+    named = {d: found[1] or found[2] for d in told if d.severity == "error" and (found := UNDECLARED.search(d.message))}
     names = set(named.values())
     for unit in extension.units:
         if names and unit.cuda:
