@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -194,8 +195,10 @@ def test_host_code_that_nvcc_alone_has_the_headers_for_is_built_the_fast_way(
     index = next(i for i, unit in enumerate(units) if unit.cuda)
     extension = Extension("mine", units, functions=names_of(["run"]))
     made, low = gpu._cuda_object(extension, chain, index, tmp_path, arch="sm_90", sm="sm_90")
-    assert made.exists()
     assert sorted(fact.name for fact in low.kernels) == ["_Z6scaledIdEvPT_i", "_Z6scaledIfEvPT_i"]
+    # A static function without a body compiles, and does not link.
+    answer = subprocess.run(["nm", "-u", str(made)], capture_output=True, text=True, check=True)
+    assert {"_Z3minii", "_Z3maxii"} & set(answer.stdout.split()) == set()
 
 
 @pytest.mark.emu

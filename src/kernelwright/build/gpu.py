@@ -174,7 +174,7 @@ def _cuda_object(
     # What nvcc would hand on to the host compiler (-Xcompiler): -fopenmp, -march=native, …
     own = [flag for flag in low.host_flags if flag.startswith(("-f", "-m")) and flag not in _GIVEN]
     command = [*splice.command(extension, toolchain, unit, lean=True, optimise=low.optimise), *own, "-I."]
-    salt = cache.digest(toolchain.identity, FATBIN)
+    salt = cache.digest(toolchain.identity, headers.facade_digest(), FATBIN)
     return compile_text(f"// unit {index}\n{text}", "spliced.cpp", command, place, salt=salt), low
 
 

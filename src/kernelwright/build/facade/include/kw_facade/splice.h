@@ -25,10 +25,10 @@ namespace cuda {
 }
 }  // namespace cuda
 }  // namespace c10
-// What crt/math_functions.h declares to nvcc only, and host code calls without std::. The first two are defined where the
-// stub includes its other half.
-static inline int min(int a, int b);
-static inline int max(int a, int b);
+// What crt/math_functions.h declares to nvcc only, and host code calls without std::. The stub's other half declares the
+// first two again.
+static inline int min(int a, int b) { return std::min<int>(a, b); }
+static inline int max(int a, int b) { return std::max<int>(a, b); }
 #define KW_MIN_MAX(R, A, B)                                                \
   static inline R min(const A a, const B b) { return std::min<R>(a, b); } \
   static inline R max(const A a, const B b) { return std::max<R>(a, b); }
