@@ -79,6 +79,11 @@ def test_a_product_of_cublas_is_the_references(run: Run) -> None:
     assert verdict.numerics.trials[0].outputs[0].max_abs_error < 1e-4
 
 
+def test_its_header_is_no_part_of_the_users_where_the_real_headers_confirm(run: Run) -> None:
+    verdict = run(CANDIDATE, PROBLEM, device="emulated", timeout_s=200.0)
+    assert [(record.confirmed, record.confirm_note) for record in verdict.build] == [(True, "splice")]
+
+
 def test_pytorchs_own_handle_is_one(run: Run) -> None:
     lent = CANDIDATE.replace("    cublasCreate(&handle);\n", "").replace("    cublasDestroy(handle);\n", "")
     lent = lent.replace("cublasHandle_t handle;", "cublasHandle_t handle = at::cuda::getCurrentCUDABlasHandle();")

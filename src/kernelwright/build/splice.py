@@ -18,6 +18,7 @@ from kernelwright.build.link import without_facade
 from kernelwright.build.nvcc import clean_environment, run_command
 from kernelwright.build.placed import MARKER
 from kernelwright.build.toolchain import Toolchain
+from kernelwright.emulate.nativebuild import NATIVE
 
 _LEAN_EXTENSION = """#pragma once
 #include <torch/types.h>
@@ -147,6 +148,7 @@ def spliced(unit: Unit, rest: str, toolchain: Toolchain, candidate: str) -> str:
     """``unit`` as host C++ against the real headers; its own place in the prefix is the caller's to include."""
     system = [
         headers.FACADE,
+        NATIVE,
         toolchain.home,
         toolchain.torch_include,
         toolchain.python_include,
