@@ -50,6 +50,7 @@ def launched(forward: Callable[[], object]) -> list[str] | None:
 
     Raises what ``forward`` does.
     """
+    # Here, because the supervisor takes names apart and imports no torch.
     import torch
     from torch.profiler import ProfilerActivity, profile
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 
 from kernelwright.records import Finding
 from kernelwright.sanitize import findings as named
@@ -33,13 +32,19 @@ def sanitize(question: Question, replay: Replay, progress: Callable[[str], None]
     answer: Answer | None = None
     # A kernel that does not end does not end under a sanitizer either, and much later.
     looks = question.asked or question.crashed
-    with _Aside(_run_tools if looks else _no_tools, question, progress) as looking:
-        # A crash is looked at both ways at once.
-        if stopped and question.replays and (question.tensor_bytes is not None or not looks):
-            answer = replayed(question, question.tensor_bytes, replay, progress)
-            if answer.certain and not question.asked:
-                looking.patience.only(PATIENCE_SECONDS)
-        runs, notes = looking.result()
+    patience = Patience()
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(_run_tools, question, progress, patience) if looks else None
+        try:
+            # A crash is looked at both ways at once.
+            if stopped and question.replays and (question.tensor_bytes is not None or not looks):
+                answer = replayed(question, question.tensor_bytes, replay, progress)
+                if answer.certain and not question.asked:
+                    patience.only(PATIENCE_SECONDS)
+            runs, notes = looking.result() if looking is not None else ([], [])
+        except BaseException:
+            patience.only(0.0)  # or the pool waits for tools that nobody asks any more
+            raise
     seen, observations, told = _named(runs, question)
     # What the GPU tolerates, the emulated device may object to.
     if answer is None and question.replays and (stopped or (question.unexplained and not seen)):
@@ -57,38 +62,6 @@ def sanitize(question: Question, replay: Replay, progress: Callable[[str], None]
 
 Tools = tuple[list[Run], list[str]]
 """What ran, and what is told of what did not."""
-
-
-class _Aside:
-    """Tools in a thread of their own while the ``with`` block does something else; its end waits for them."""
-
-    def __init__(
-        self,
-        tools: Callable[[Question, Callable[[str], None], Patience], Tools],
-        question: Question,
-        progress: Callable[[str], None],
-    ) -> None:
-        self.patience = Patience()
-        self._pool = ThreadPoolExecutor(1)
-        self._job = self._pool.submit(tools, question, progress, self.patience)
-
-    def __enter__(self) -> _Aside:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self.patience.only(0.0)
-        self._pool.shutdown()
-
-    def result(self) -> Tools:
-        """Wait for them."""
-        return self._job.result()
-
-
-def _no_tools(question: Question, progress: Callable[[str], None], patience: Patience) -> Tools:
-    return [], []
 
 
 def _run_tools(question: Question, progress: Callable[[str], None], patience: Patience) -> Tools:
